@@ -78,6 +78,14 @@ class UnknownSpace(InvalidInput, code="unknown_space", title="Unknown design spa
     """No design space of that name."""
 
 
+class UnknownPrecision(InvalidInput, code="unknown_precision"):
+    """No precision of that name."""
+
+
+class PrecisionUnavailable(InvalidInput, code="precision_unavailable"):
+    """The precision is not for this target, space or operator."""
+
+
 class UnknownTarget(InvalidInput, code="unknown_target"):
     """The target is neither a short name, a TVM tag nor a valid target JSON."""
 

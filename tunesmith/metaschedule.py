@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -24,6 +25,11 @@ PREPARATION_FILE = "preparation.txt"
 _TEMPLATES = Path(str(resources.files("tunesmith"))) / "templates"
 COMPILE_SCRIPT = _TEMPLATES / "compile.py"
 """The script of the exported folder: TVM, NumPy and the standard library."""
+INTRINSICS_FILE = "intrinsics.json"
+INTRINSICS = _TEMPLATES / INTRINSICS_FILE
+"""TVM's JSON of the tensor intrinsics of Tunesmith's rules, by name: what each computes, and how."""
+INTRINSIC = re.compile(r'"(ts_\w+)"')
+"""The name of one of them in a trace."""
 _README = _TEMPLATES / "README.md"
 SIMULATED = """
 **A simulated device took part: the latencies in this database are invented, and nothing says that its schedules are
@@ -82,10 +88,11 @@ def database_texts(records: Sequence[DatabaseRecord]) -> tuple[str, str]:
 
 
 def write_database(folder: str | Path, records: Sequence[DatabaseRecord]) -> None:
-    """Write both files into ``folder``, which is made when missing."""
+    """Write both files into ``folder``, which is made when missing, and the intrinsics that the traces name."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in zip((WORKLOAD_FILE, RECORD_FILE), database_texts(records), strict=True):
+    workloads, lines = database_texts(records)
+    for name, text in {WORKLOAD_FILE: workloads, RECORD_FILE: lines, **_intrinsics(lines)}.items():
         (folder / name).write_text(text, encoding="utf-8")
 
 
@@ -161,6 +168,7 @@ def folder_texts(
         RECORD_FILE: lines,
         PREPARATION_FILE: f"{preparation}\n",
         "target.json": json.dumps(dict(target), indent=2) + "\n",
+        **_intrinsics(lines),
         "compile.py": COMPILE_SCRIPT.read_text(encoding="utf-8"),
         "README.md": readme(
             model=model,
@@ -189,3 +197,12 @@ def _lines(path: Path, length: int) -> list[Any]:
             raise ValueError(f"{path.name}, line {number}: not a list of {length}")
         values.append(value)
     return values
+
+
+def _intrinsics(records: str) -> dict[str, str]:
+    """The file of the intrinsics that the traces of records name; none where they name none."""
+    named = set(INTRINSIC.findall(records))
+    if not named:
+        return {}
+    known = json.loads(INTRINSICS.read_text(encoding="utf-8"))
+    return {INTRINSICS_FILE: _compact({name: known[name] for name in sorted(named)}) + "\n"}

@@ -17,6 +17,14 @@ TVM_SPACE: Final = "tvm"
 SPACES: Final = (ALL_SPACE, TVM_SPACE)
 """Every value of a job's ``space``."""
 
+FLOAT32: Final = "float32"
+"""A model is computed in its own types."""
+BF16: Final = "bf16"
+"""Products of operands that are rounded to bfloat16, summed in float32; feature maps are stored as bfloat16."""
+PRECISIONS: Final = (FLOAT32, BF16)
+"""Every value of a job's ``precision``."""
+
+DEFAULT_PRECISION: Final = FLOAT32
 DEFAULT_SPACE: Final = ALL_SPACE
 DEFAULT_SEARCHER: Final = "genetic"
 DEFAULT_ALLOCATOR: Final = "bandit"

@@ -8,13 +8,22 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-from tunesmith.errors import InvalidInput, UnknownAllocator, UnknownCostModel, UnknownSearcher, UnknownSpace
+from tunesmith.errors import (
+    InvalidInput,
+    UnknownAllocator,
+    UnknownCostModel,
+    UnknownPrecision,
+    UnknownSearcher,
+    UnknownSpace,
+)
 from tunesmith.names import (
     COST_MODELS,
     DEFAULT_ALLOCATOR,
     DEFAULT_COST_MODEL,
+    DEFAULT_PRECISION,
     DEFAULT_SEARCHER,
     DEFAULT_SPACE,
+    PRECISIONS,
     SPACES,
 )
 from tunesmith.registry import check_name
@@ -39,6 +48,7 @@ CHOICES: Final[dict[str, tuple[Callable[[], Collection[str]], type[InvalidInput]
     "cost_model": (lambda: COST_MODELS, UnknownCostModel),
     "allocator": (_allocators, UnknownAllocator),
     "space": (lambda: SPACES, UnknownSpace),
+    "precision": (lambda: PRECISIONS, UnknownPrecision),
 }
 """Options with names as values: which names there are, and the error for another one."""
 
@@ -76,6 +86,11 @@ class JobOptions(BaseModel):
     space: str = _name(
         "space", DEFAULT_SPACE, "Design space; `tvm` is what TVM's own generator makes of the model as TVM prepares it."
     )
+    precision: str = _name(
+        "precision",
+        DEFAULT_PRECISION,
+        "Types of the model's arithmetic; `bf16` multiplies numbers that are rounded to bfloat16 (CPUs).",
+    )
 
     def values(self) -> dict[str, Any]:
         """The options by name, without the further fields of a subclass."""
@@ -85,7 +100,7 @@ class JobOptions(BaseModel):
         """Refuse names that no registry knows.
 
         Raises:
-            UnknownSearcher, UnknownCostModel, UnknownAllocator, UnknownSpace: naming what there is.
+            UnknownSearcher, UnknownCostModel, UnknownAllocator, UnknownSpace, UnknownPrecision: naming what there is.
         """
         for field, (_, error) in CHOICES.items():
             check_name(field, getattr(self, field), choices(field), error)

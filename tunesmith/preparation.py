@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, fields
 
-from tunesmith.names import TVM_SPACE
+from tunesmith.errors import PrecisionUnavailable
+from tunesmith.names import BF16, TVM_SPACE
 from tunesmith.options import JobOptions
 
 PIPELINE = "tunesmith.prepare/7"
@@ -23,16 +24,18 @@ class Preparation:
         blocked: feature maps in blocks of channels and weights packed once, which CPUs want and GPUs do not.
         fast_math: exp, log, erf, tanh and sigmoid as formulas that a compiler can vectorise.
         winograd: convolutions by Winograd's algorithm as well, where that may be faster; only of blocked models.
+        bf16: products of operands that are rounded to bfloat16, and maps stored so; only of blocked models.
     """
 
     blocked: bool = False
     fast_math: bool = False
     winograd: bool = False
+    bf16: bool = False
 
     @property
     def key(self) -> str:
         """What names it for ever: the pipeline's version and the choices."""
-        choices = ((BLOCKED, self.blocked), (FAST_MATH, self.fast_math), (WINOGRAD, self.winograd))
+        choices = ((BLOCKED, self.blocked), (FAST_MATH, self.fast_math), (WINOGRAD, self.winograd), (BF16, self.bf16))
         return "+".join([PIPELINE, *(name for name, on in choices if on)])
 
     @classmethod
@@ -63,8 +66,29 @@ def for_target(kind: str, operator: bool, options: JobOptions = JobOptions()) ->
         kind: TVM's, such as ``llvm``.
         operator: a single operator, whose tensors keep the layouts of its spec.
         options: what the user allows; TVM's space is that of the plain program.
+
+    Raises:
+        PrecisionUnavailable: the precision is for models on CPUs in Tunesmith's space, and this is none.
     """
+    if options.precision == BF16:
+        _check_bf16(kind, operator, options)
+        return Preparation(True, options.fast_math, bf16=True)
     if options.space == TVM_SPACE:
         return PLAIN
     blocked = kind == "llvm" and not operator
     return Preparation(blocked, kind == "llvm" and options.fast_math, blocked and options.winograd)
+
+
+def _check_bf16(kind: str, operator: bool, options: JobOptions) -> None:
+    if kind != "llvm":
+        raise PrecisionUnavailable(
+            f"precision bf16 is for CPUs, and the target is of kind {kind}: use float32", field="precision"
+        )
+    if operator:
+        raise PrecisionUnavailable(
+            "precision bf16 is for models, and this is a single operator: use float32", field="precision"
+        )
+    if options.space == TVM_SPACE:
+        raise PrecisionUnavailable(
+            "precision bf16 needs Tunesmith's design space: use space all, or precision float32", field="precision"
+        )

@@ -72,11 +72,13 @@ class Values:
 
     Attributes:
         special: NaN and infinity have a defined effect, too.
+        bits_of: type whose bits the whole numbers are, such as ``bfloat16``; empty where they are numbers.
     """
 
     low: float
     high: float
     special: bool = False
+    bits_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,11 @@ class TensorSpec:
     shape: tuple[int, ...]
     name: str = ""
     values: Values | None = None
+
+    @property
+    def meaning(self) -> str:
+        """Type of the values: that whose bits they are, or the element type."""
+        return (self.values.bits_of if self.values is not None else "") or self.dtype
 
 
 @dataclass(frozen=True)

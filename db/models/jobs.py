@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, UniqueCon
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import Base, Created, Held, Leased
-from tunesmith.names import DEFAULT_SPACE
+from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
 from tunesmith.options import JobOptions
 from tunesmith.states import JobState, RoundState, WorkState
 
@@ -41,6 +41,7 @@ class Job(Base, Created, Leased):
     fast_math: Mapped[bool] = mapped_column(default=True)  # allowed; the model's preparation records the result
     winograd: Mapped[bool] = mapped_column(default=True)  # the same
     space: Mapped[str] = mapped_column(String(60), default=DEFAULT_SPACE)  # which sketches its tasks have
+    precision: Mapped[str] = mapped_column(String(20), default=DEFAULT_PRECISION)
     simulated: Mapped[bool] = mapped_column(default=False)  # a simulated device took part: its figures are invented
     started_at: Mapped[dt.datetime | None]
     finished_at: Mapped[dt.datetime | None]

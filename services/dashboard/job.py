@@ -18,7 +18,7 @@ from services.dashboard.theme import frame
 from tunesmith.errors import TunesmithError
 from tunesmith.measuring.checked import CheckState
 from tunesmith.measuring.ratio import Verdict
-from tunesmith.names import DEFAULT_SPACE
+from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
 
 ACTIONS = {
     "pause": ("Pause", "pause", {"queued", "running"}),
@@ -42,11 +42,14 @@ EVENT_PAGE, EVENT_PAGES = 200, 20
 def facts(job: dict[str, Any]) -> str:
     """What is tuned with what, and how it ended, in one line."""
     space = f"space {job['space']}" if job.get("space", DEFAULT_SPACE) != DEFAULT_SPACE else ""
+    precision = job["precision"] if job.get("precision", DEFAULT_PRECISION) != DEFAULT_PRECISION else ""
     names = [model_name(job), target_text(job), job.get("search"), job.get("cost_model"), job.get("allocator")]
     seed = f"seed {job['seed']}" if job.get("seed") is not None else ""
     refused = [text for name, text in REFUSALS.items() if not job.get(name, True)]
     ended = REASONS.get(job.get("stop_reason") or "", "")
-    return " · ".join(str(part) for part in [*names, space, seed, *refused, ended, checked(job), job["id"]] if part)
+    return " · ".join(
+        str(part) for part in [*names, precision, space, seed, *refused, ended, checked(job), job["id"]] if part
+    )
 
 
 def checked(job: dict[str, Any]) -> str:

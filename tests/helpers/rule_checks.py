@@ -25,6 +25,7 @@ from workers.tvm_backend import tir  # noqa: E402
 from workers.tvm_backend.design_space import space  # noqa: E402
 from workers.tvm_backend.design_space.replay import Replayer  # noqa: E402
 from workers.tvm_backend.design_space.rules.base import Rule  # noqa: E402
+from workers.tvm_backend.design_space.rules.dots import POSTPROC  # noqa: E402
 from workers.tvm_backend.design_space.rules.machine import cpu_model_of  # noqa: E402
 from workers.tvm_backend.frontends import import_model  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
@@ -226,8 +227,8 @@ def fits(rule: Rule, task: Extracted, target: Target) -> int:
 
 
 def own(task: Extracted, target: Target) -> list[space.SketchBody]:
-    """The sketches that are not TVM's: those without postprocessors."""
-    return [body for body in space.generate(task.module, target) if not body.postprocs]
+    """The sketches that are not TVM's, whose postprocessors they lack."""
+    return [body for body in space.generate(task.module, target) if not set(body.postprocs) - {POSTPROC}]
 
 
 def scheduled(task: Extracted, target: Target, each: int, seed: int = 0) -> list[Any]:

@@ -74,6 +74,9 @@ class CpuModel:
         f"sizes: {CALIBRATED}; rates: {CORES}",
         "Caches, innermost first.",
     )
+    bf16_dot: bool = _figure(
+        False, "", TARGET, "One instruction multiplies and adds pairs of bfloat16 (AVX512_BF16): twice the peak."
+    )
 
     # A core.
     pipes: int = _figure(2, "per cycle", CORES, "Vector multiply-adds that a core starts.")

@@ -14,7 +14,7 @@ from tunesmith.cli.progress import follow, shown, waits_for
 from tunesmith.cli.summary import outputs
 from tunesmith.client import Client, Forecast, Job
 from tunesmith.errors import JobFailed, NotFound, from_problem
-from tunesmith.names import DEFAULT_SPACE
+from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
 from tunesmith.states import JobState
 
 app = typer.Typer(
@@ -204,6 +204,8 @@ def _show(job: Job, as_json: bool, forecast: Forecast | None = None) -> None:
         rows.append(("winograd", "off"))
     if job.space != DEFAULT_SPACE:
         rows.append(("space", job.space))
+    if job.precision != DEFAULT_PRECISION:
+        rows.append(("precision", job.precision))
     if job.simulated:
         rows.append(("simulated", INVENTED))
     if job.waiting_for:

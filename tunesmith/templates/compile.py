@@ -67,6 +67,21 @@ def load_intrinsics(kind: str) -> None:
         importlib.import_module(f"{INTRINSICS}.{part}")
 
 
+def register_intrinsics(path: Path) -> None:
+    """Make the tensor intrinsics in a file known, by which traces are named: to open a database replays all of them."""
+    import tvm
+    from tvm.s_tir import TensorIntrin
+
+    for name, parts in json.loads(path.read_text()).items() if path.exists() else ():
+        if TensorIntrin.get(name, allow_missing=True) is None:
+            try:
+                TensorIntrin.register(name, *map(tvm.ir.load_json, parts))
+            except Exception as error:
+                raise SystemExit(
+                    f"TVM {tvm.__version__} cannot read {path.name}: see README.md for its version"
+                ) from error
+
+
 def read_params(path: Path, mod: Any) -> dict[str, Any]:
     """The weights that ``main`` takes as TVM tensors, by the name of its parameter."""
     import tvm
@@ -103,6 +118,7 @@ def apply_schedules(mod: Any, target: Any, database_dir: Path | None) -> tuple[A
         mod = choose_programs(mod, lambda direct, other: False)
     else:
         load_intrinsics(target.kind.name)
+        register_intrinsics(database_dir / "intrinsics.json")
         database = ms.database.JSONDatabase(work_dir=str(database_dir), allow_missing=False)
         with target, database:
             scheduled = relax.transform.MetaScheduleApplyDatabase()(mod)

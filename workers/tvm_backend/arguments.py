@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,10 @@ def random_array(spec: TensorSpec, seed: int) -> NDArray[Any]:
     """Values that a kernel takes at full speed: no zeros in bulk, no denormals, no index out of range.
 
     Uniform in the range of the argument's ``values``. Without one floating point is uniform in [-1, 1), integers are
-    small and not negative, booleans are both.
+    small and not negative, booleans are both. What holds the bits of another type gets those of such values.
     """
+    if spec.meaning != spec.dtype:
+        return random_array(replace(spec, dtype=spec.meaning), seed).view(spec.dtype)
     rng = np.random.default_rng(seed)
     if spec.dtype == "bool":
         return rng.integers(0, 2, spec.shape).astype("bool")
@@ -39,6 +42,11 @@ def random_array(spec: TensorSpec, seed: int) -> NDArray[Any]:
         # A large tensor repeats a block: generating 10^8 numbers costs more than measuring with them.
         found[start : start + BLOCK] = block[: count - start]
     return found.reshape(spec.shape)
+
+
+def as_meant(array: NDArray[Any], spec: TensorSpec) -> NDArray[Any]:
+    """An array of bits as the values whose bits these are; others as they are."""
+    return array if spec.meaning == spec.dtype else array.view(dtype_of(spec.meaning))
 
 
 def takes_special(spec: TensorSpec) -> bool:

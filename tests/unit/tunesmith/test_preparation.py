@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tunesmith.errors import PrecisionUnavailable
 from tunesmith.options import JobOptions
 from tunesmith.preparation import OLDER, PIPELINE, PLAIN, Preparation, for_target
 
-EVERY = [Preparation(*choice) for choice in itertools.product((False, True), repeat=3)]
+EVERY = [Preparation(*choice) for choice in itertools.product((False, True), repeat=4)]
 
 
-@given(st.booleans(), st.booleans(), st.booleans())
-def test_a_key_tells_everything(blocked: bool, fast_math: bool, winograd: bool) -> None:
-    made = Preparation(blocked, fast_math, winograd)
+@given(st.booleans(), st.booleans(), st.booleans(), st.booleans())
+def test_a_key_tells_everything(blocked: bool, fast_math: bool, winograd: bool, bf16: bool) -> None:
+    made = Preparation(blocked, fast_math, winograd, bf16)
     assert Preparation.parse(made.key) == made
 
 
@@ -64,3 +65,15 @@ def test_near_misses_are_refused(text: str) -> None:
 def test_what_suits_a_target(kind: str, operator: bool, refused: tuple[str, ...], expected: Preparation) -> None:
     assert for_target(kind, operator, JobOptions(**dict.fromkeys(refused, False))) == expected
     assert for_target(kind, operator, JobOptions(space="tvm")) == PLAIN
+
+
+def test_bf16_is_for_models_on_cpus() -> None:
+    narrow = JobOptions(precision="bf16")
+    assert for_target("llvm", False, narrow) == Preparation(blocked=True, fast_math=True, bf16=True)
+    for kind, operator, options, why in (
+        ("cuda", False, narrow, "the target is of kind cuda"),
+        ("llvm", True, narrow, "a single operator"),
+        ("llvm", False, JobOptions(precision="bf16", space="tvm"), "use space all"),
+    ):
+        with pytest.raises(PrecisionUnavailable, match=why):
+            for_target(kind, operator, options)

@@ -17,7 +17,9 @@ from tunesmith.errors import InvalidCandidate
 from tunesmith.targets import Target
 from tunesmith.types import Decision
 from workers.tvm_backend import tir
+from workers.tvm_backend.design_space.rules.dots import POSTPROC, tensorize
 from workers.tvm_backend.design_space.sketch import SketchBody
+from workers.tvm_backend.dot.intrinsics import register
 from workers.tvm_backend.export import script
 from workers.tvm_backend.warm import warm
 
@@ -48,6 +50,7 @@ class Replayer:
 
     def __init__(self, module: bytes, target: Target) -> None:
         warm(target.kind, target.triple)
+        register()
         self.mod = tir.load_module(module)
         self.target = tir.tvm_target(target)
         self.context = ms.TuneContext(
@@ -57,7 +60,9 @@ class Replayer:
             num_threads=1,
             rand_state=SEED,
         )
-        self._postprocs = {type(p).__name__: p for p in self.context.space_generator.postprocs}
+        self._postprocs: dict[str, Callable[[Schedule], bool]] = {
+            type(p).__name__: p.apply for p in self.context.space_generator.postprocs
+        }
         self._traces: dict[str, Trace] = {}
         # Analysing the untouched program costs up to a tenth of a replay; a copy shares all of it.
         self._copying = threading.Lock()
@@ -65,7 +70,7 @@ class Replayer:
 
     @property
     def postprocs(self) -> tuple[str, ...]:
-        """Names of the target's postprocessors, in order."""
+        """Names of the postprocessors that TVM has for the target, in order."""
         return tuple(self._postprocs)
 
     def skeleton(self, body: SketchBody) -> Trace:
@@ -118,10 +123,11 @@ class Replayer:
         sch = self.apply(body, decisions)
         sch.enter_postproc()
         for name in body.postprocs:
-            if name not in self._postprocs:
+            postproc = tensorize if name == POSTPROC else self._postprocs.get(name)
+            if postproc is None:
                 raise _invalid(f"target {self.target.kind.name} has no postprocessor {name}")
             try:
-                accepted = self._postprocs[name].apply(sch)
+                accepted = postproc(sch)
             except Exception as error:  # the same as for primitives
                 raise _invalid(f"{name} failed: {error}") from error
             if not accepted:

@@ -24,6 +24,7 @@ from workers.tvm_backend.design_space import rules, thread_registers, vector_lim
 from workers.tvm_backend.design_space.features import Extractor
 from workers.tvm_backend.design_space.nests.derive import Nests
 from workers.tvm_backend.design_space.replay import Replayer, decisions_of, together
+from workers.tvm_backend.design_space.rules.dots import POSTPROC
 from workers.tvm_backend.design_space.sketch import SketchBody
 from workers.tvm_backend.passes.extract_tasks import arguments
 
@@ -49,7 +50,7 @@ def generate(module: bytes, target: Target, space: str = DEFAULT_SPACE) -> list[
     made = [(sch, replayer.postprocs) for sch in replayer.context.generate_design_space()]
     widest = None
     if space != TVM_SPACE:
-        made += [(sch, ()) for sch in rules.schedules(replayer.fresh, target)]
+        made += [(sch, rules.postprocs(sch)) for sch in rules.schedules(replayer.fresh, target)]
         args = arguments(replayer.mod)
         widest = vector_limit.widest(args[-1], target) if args else None
     found: dict[str, SketchBody] = {}
@@ -153,7 +154,7 @@ class TraceSpace(Resolver):
         self._target, self._gpu = target, "gpu" in self._replayer.target.keys
         self._bounds: dict[str, list[thread_registers.Bounds]] = {}
         self.nests = Nests(self._replayer, bodies)
-        self.generated = frozenset(body.hash for body in bodies if body.postprocs)
+        self.generated = frozenset(body.hash for body in bodies if set(body.postprocs) - {POSTPROC})
         self._extractor = Extractor(self._replayer)
         self._points: collections.OrderedDict[Candidate, _Point] = collections.OrderedDict()
         self._schedules: collections.OrderedDict[Candidate, Schedule] = collections.OrderedDict()

@@ -64,8 +64,9 @@ BLOCKED = (
     ("conv2d_blocked", "conv2d"),
     ("conv2d_winograd", "conv2d"),
     ("matmul_packed", "matmul"),
+    ("matmul_pairs", "matmul"),
 )
-"""The families of the functions that blocked layouts bring, by parts of their names."""
+"""The families of the functions that blocked layouts and pairs bring, by parts of their names."""
 FAMILY_NAME = 100
 """Characters of a family's name that the database keeps."""
 

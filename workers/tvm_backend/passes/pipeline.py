@@ -23,7 +23,15 @@ from tunesmith.errors import ModelRejected, first_line
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
 from workers.tvm_backend import tir
-from workers.tvm_backend.passes import alternatives, extract_tasks, fold_constants, layout, legalize, quantization
+from workers.tvm_backend.passes import (
+    alternatives,
+    extract_tasks,
+    fold_constants,
+    layout,
+    legalize,
+    narrow,
+    quantization,
+)
 from workers.tvm_backend.passes.fast_math.rewrite import with_fast_math
 from workers.tvm_backend.passes.layout.expressions import operator
 from workers.tvm_backend.passes.layout.winograd import conv2d_winograd
@@ -94,7 +102,7 @@ def _blocked(mod: tvm.IRModule, preparation: Preparation, cpu: CpuModel) -> tvm.
         simple = simplified(
             mod, (quantization.rounded, layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases)
         )
-        made = lower_model(_laid_out(simple, False, packed, cpu), preparation)
+        made = lower_model(_laid_out(simple, layout.Algorithms(bf16=preparation.bf16), packed, cpu), preparation)
     except Exception:
         # Nobody should lose a model to what is meant to make it faster.
         log.warning("blocked layouts do not fit the model, it is prepared without them", exc_info=True)
@@ -110,7 +118,7 @@ def _with_winograd(
     if not any(operator(binding.value) == "relax.nn.conv2d" for binding in bindings):
         return mod
     try:
-        other = _laid_out(simple, True, packed, cpu)
+        other = _laid_out(simple, layout.Algorithms(winograd=True), packed, cpu)
         if not any(conv2d_winograd.__name__ in str(var.name_hint) for var in other.functions):
             return mod
         return alternatives.join(mod, lower_model(other, preparation))
@@ -120,11 +128,13 @@ def _with_winograd(
         return mod
 
 
-def _laid_out(simple: tvm.IRModule, winograd: bool, packed: layout.Packed, cpu: CpuModel) -> tvm.IRModule:
+def _laid_out(
+    simple: tvm.IRModule, algorithms: layout.Algorithms, packed: layout.Packed, cpu: CpuModel
+) -> tvm.IRModule:
     """With feature maps in blocks of channels."""
 
     def block(module: tvm.IRModule, _: Any) -> tvm.IRModule:
-        return layout.block(module, winograd, packed, cpu)
+        return layout.block(module, algorithms, packed, cpu)
 
     passes = [
         tvm.transform.module_pass(block, opt_level=0, name="tunesmith.block"),
@@ -161,6 +171,7 @@ def lower_model(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         transform.FuseOps(),
+        *((_pass(narrow.store_narrow),) if preparation.bf16 else ()),
         transform.FuseTIR(),
         transform.DeadCodeElimination(),
         *(views if preparation.blocked else ()),

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from tunesmith.messages import MeasureLimits
 from tunesmith.types import FailureKind
 from workers.protocol import Confirmed, ConfirmRequest, RunRequest
+from workers.tvm_backend.arguments import as_meant
 from workers.tvm_backend.run.cold_weights import STREAM, stream_of
 from workers.tvm_backend.run.device_arrays import DeviceArrays, completed
 from workers.tvm_backend.run.device_functions import offered
@@ -239,7 +240,8 @@ class _Confirming:
         self._arrays.clear()  # room on the device, before the next ones are placed
         self._arrays += self._placing.place(loaded.request.args, seed)
         for index, tensor in enumerate(self._arrays[:-1] if off else ()):
-            tensor.copyfrom(nudged(tensor.numpy(), off, seed + index))
+            spec, array = loaded.request.args[index], tensor.numpy()
+            tensor.copyfrom(nudged(as_meant(array, spec), off, seed + index).view(array.dtype))
         before = self._placing.digests(self._arrays)
         kernel = loaded.module[loaded.request.function]
         with self._limited(self._limits.run_timeout):

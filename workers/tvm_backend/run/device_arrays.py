@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tunesmith.types import TensorSpec
+from workers.tvm_backend.arguments import as_meant
 from workers.tvm_backend.run.device_functions import offered
 from workers.tvm_backend.run.references import Changed, initial
 from workers.tvm_backend.run.restoring import RESTORED, Restoring, run_restored
@@ -69,6 +70,7 @@ class DeviceArrays:
 
 def completed(runs: Sequence[Changed], args: tuple[TensorSpec, ...], seed: int) -> list[list[Any]]:
     """Arrays to compare, a list for each run: what none of them has changed is left out, what some have is made again.
+    Bits of another type are its values.
 
     Raises:
         ValueError: runs of different numbers of arguments.
@@ -79,5 +81,6 @@ def completed(runs: Sequence[Changed], args: tuple[TensorSpec, ...], seed: int) 
             continue
         unchanged = initial(args, index, seed) if any(array is None for array in arrays) else None
         for one, array in zip(found, arrays, strict=True):
-            one.append(unchanged if array is None else array)
+            kept: Any = unchanged if array is None else array
+            one.append(as_meant(kept, args[index]))
     return found

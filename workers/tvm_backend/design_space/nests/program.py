@@ -12,6 +12,9 @@ from tvm.s_tir import Schedule
 
 from tunesmith.analysis.nest import Access, Block, Buffer, Extent, Index, Kind, Loop, Product
 from workers.tvm_backend import tir
+from workers.tvm_backend.dot.bits import PAIR
+from workers.tvm_backend.dot.intrinsics import BY_NAME, Dot
+from workers.tvm_backend.dot.marks import MARK
 
 KINDS = (Kind.SERIAL, Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED)
 """By the numbers of TVM's ``ForKind``."""
@@ -71,10 +74,17 @@ class RealLoop:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a block stands."""
+    """Where a block stands.
+
+    Attributes:
+        dot: the instruction that its innermost loop is left to; None: there is none.
+        pair: variable of the loop over pairs, which is part of the instruction and none of ``loops``.
+    """
 
     realize: Any
     loops: tuple[RealLoop, ...]
+    dot: Dot | None = None
+    pair: Any = None
 
 
 class Program:
@@ -92,12 +102,12 @@ class Program:
             str(name): value for name, value in tir.plain(root.annotations).items() if isinstance(value, int)
         }
         self.places = tuple(_walk(root.body, (), _Counter()))
-        self._numbers: dict[int, int] = {}
-        self._sources: list[Any] = []
+        self._numbers: dict[tuple[int, bool], int] = {}
+        self._sources: list[tuple[Any, bool]] = []
         bare = [self._bare(place) for place in self.places]
         summed = {loop.number for block in bare for loop in block.loops if loop.reduction}
         self.bare = tuple(_sharing(block, summed) for block in bare)
-        self.buffers = tuple(_buffer(source) for source in self._sources)
+        self.buffers = tuple(_buffer(source, paired) for source, paired in self._sources)
 
     @property
     def structure(self) -> list[tuple[int, ...]]:
@@ -133,8 +143,9 @@ class Program:
         if not writes:
             raise NotUnderstoodError(f"{block.name_hint} writes nothing")
         mine = {write.buffer for write in writes} if any(summed) else set()
-        reads = [self._access(region, axis_of) for region in block.reads]
-        operations, calls = _work(block.body)
+        dotted = _dotted_axes(place)
+        reads = [self._access(region, axis_of, dotted) for region in block.reads]
+        operations, calls = _work(block.body) if place.dot is None else (PAIR * place.dot.operations, 0.0)
         conditions = [
             tuple(sorted({axis_of[key(v)] for v in variables(each) if key(v) in axis_of}))
             for each in _conditions(block.body)
@@ -151,11 +162,14 @@ class Program:
             any(summed),
         )
 
-    def _access(self, region: Any, axis_of: Mapping[int, int]) -> Access:
-        number = self._numbers.setdefault(key(region.source), len(self._sources))
+    def _access(self, region: Any, axis_of: Mapping[int, int], dotted: tuple[int, int] | None = None) -> Access:
+        """An access; that to a register of pairs is one of 32-bit lanes."""
+        indices = tuple(_index(each, axis_of) for each in region.region)
+        paired = dotted is not None and _is_register(indices, *dotted)
+        number = self._numbers.setdefault((key(region.source), paired), len(self._sources))
         if number == len(self._sources):
-            self._sources.append(region.source)
-        return Access(number, tuple(_index(each, axis_of) for each in region.region))
+            self._sources.append((region.source, paired))
+        return Access(number, indices[:-1] if paired else indices)
 
 
 def _sharing(block: Block, summed: set[int]) -> Block:
@@ -182,7 +196,28 @@ class _Counter:
         return self.next - 1
 
 
-def _walk(statement: Any, loops: tuple[RealLoop, ...], counter: _Counter) -> Iterator[Place]:
+def _dotted_axes(place: Place) -> tuple[int, int] | None:
+    """The axes of lanes and of pairs of a block that is left to an instruction."""
+    if place.pair is None:
+        return None
+    used = [{key(v) for v in variables(value)} for value in place.realize.iter_values]
+    lane, pair = (
+        next(at for at, found in enumerate(used) if key(variable) in found)
+        for variable in (place.loops[-1].variable, place.pair)
+    )
+    return lane, pair
+
+
+def _is_register(indices: tuple[Index, ...], lane: int, pair: int) -> bool:
+    """Whether the last two dimensions are lanes and pairs."""
+    if len(indices) < 2 or indices[-1].strides != ((pair, 1),):
+        return False
+    return lane in {axis for axis, _ in indices[-2].strides}
+
+
+def _walk(
+    statement: Any, loops: tuple[RealLoop, ...], counter: _Counter, dot: Dot | None = None, pair: Any = None
+) -> Iterator[Place]:
     kind = type(statement).__name__
     if kind == "SeqStmt":
         for each in statement.seq:
@@ -191,9 +226,14 @@ def _walk(statement: Any, loops: tuple[RealLoop, ...], counter: _Counter) -> Ite
         single = type(statement.body).__name__ != "SeqStmt"
         steps, kind_ = _number(statement.extent), KINDS[int(statement.kind)]
         loop = RealLoop(statement.loop_var, counter.take(), steps, kind_, single)
-        yield from _walk(statement.body, (*loops, loop), counter)
+        name = statement.annotations.get(MARK)
+        if name is None:
+            yield from _walk(statement.body, (*loops, loop), counter)
+        else:
+            lanes, pairs = replace(loop, kind=Kind.VECTOR), statement.body
+            yield from _walk(pairs.body, (*loops, lanes), counter, BY_NAME[str(name)], pairs.loop_var)
     elif kind == "SBlockRealize":
-        yield Place(statement, loops)
+        yield Place(statement, loops, dot, pair)
     else:
         raise NotUnderstoodError(f"a {kind}")
 
@@ -209,9 +249,10 @@ def _number(value: Any) -> int:
     return found
 
 
-def _buffer(source: Any) -> Buffer:
-    shape = tuple(_number(size) for size in source.ty.shape)
-    return Buffer(str(source.name), shape, _bytes(str(source.ty.dtype)))
+def _buffer(source: Any, paired: bool) -> Buffer:
+    """A buffer; ``paired``, its elements are the 32-bit lanes of pairs, its last dimension."""
+    shape, size = tuple(_number(each) for each in source.ty.shape), _bytes(str(source.ty.dtype))
+    return Buffer(str(source.name), shape[:-1], PAIR * size) if paired else Buffer(str(source.name), shape, size)
 
 
 def _bytes(dtype: str) -> int:

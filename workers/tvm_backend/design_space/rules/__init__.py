@@ -16,6 +16,7 @@ from tunesmith.targets import Target
 from workers.tvm_backend.design_space.rules.base import Rule
 from workers.tvm_backend.design_space.rules.blocked_conv import BlockedConvolution
 from workers.tvm_backend.design_space.rules.direct_conv import DirectConvolution
+from workers.tvm_backend.design_space.rules.dots import POSTPROC
 from workers.tvm_backend.design_space.rules.elementwise import Elementwise
 from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.rules.packed_matmul import PackedMatmul
@@ -23,6 +24,7 @@ from workers.tvm_backend.design_space.rules.pointwise import PointwiseConvolutio
 from workers.tvm_backend.design_space.rules.rows import Rows
 from workers.tvm_backend.design_space.rules.windows import Depthwise, Pooling
 from workers.tvm_backend.design_space.rules.winograd import Winograd
+from workers.tvm_backend.dot.marks import MARK
 
 log = logging.getLogger("tunesmith.rules")
 
@@ -59,3 +61,9 @@ def schedules(fresh: Callable[[], Schedule], target: Target) -> Iterator[Schedul
                 log.warning("%s fits a workload and does not apply to it", type(rule).__name__, exc_info=True)
             else:
                 yield sch
+
+
+def postprocs(sch: Schedule) -> tuple[str, ...]:
+    """What is left to do after a rule's trace: instructions in the place of marked loops, if there are any."""
+    marks = (str(each.attrs[0]) for each in sch.trace.insts if str(each.kind.name) == "Annotate")
+    return (POSTPROC,) if MARK in marks else ()

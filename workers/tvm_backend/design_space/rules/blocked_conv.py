@@ -19,9 +19,12 @@ from workers.tvm_backend.design_space.rules import padding
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import axes_of, only
 from workers.tvm_backend.design_space.rules.convolution import TiledLoops, in_threads, operands
+from workers.tvm_backend.design_space.rules.dots import accumulate, dot_of
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 from workers.tvm_backend.design_space.rules.stages import variables_of
+from workers.tvm_backend.dot.bits import BITS, PAIR
+from workers.tvm_backend.dot.intrinsics import Dot
 
 
 class BlockedConvolution(Rule):
@@ -39,18 +42,22 @@ class BlockedConvolution(Rule):
             return
         if not foldable(sch, sch.get_sblock(found.block)):
             return
+        dot = None if found.pair is None else dot_of(cpu, found.lanes)
+        if found.pair is not None and dot is None:
+            return
         vectors = found.extents[found.channel] * found.lanes // cpu.lanes()
         limits = tile(cpu, found.extents[found.width], vectors)
         rows = max(1, accumulators(cpu) // (limits.scalars * largest_divisor(vectors, limits.vectors)))
         for bands in (False, True):
-            yield partial(_schedule, plan=BlockedConvPlan(found, cpu.lanes(), limits, rows, bands))
+            yield partial(_schedule, plan=BlockedConvPlan(found, cpu.lanes(), limits, rows, bands, dot))
 
 
 @dataclass(frozen=True)
 class BlockedConv:
     """``Y[n, o, y, x, l] += X[n, h(o, c), f(y, ky), g(x, kx), i] * W[o, c, ky, kx, i, l]``.
 
-    h(o, c) is c where there is one group.
+    h(o, c) is c where there is one group. Operands may be the bits of bfloat16; then ``i`` is 2i + s in X, and s is W's
+    last axis.
 
     Attributes:
         block: name.
@@ -59,6 +66,7 @@ class BlockedConv:
         kernel: extents of the loops over the kernel's rows and columns.
         extents: extents of all loops.
         dtype: data type of Y.
+        pair: position of the loop over pairs, s; None where there is none.
     """
 
     block: str
@@ -71,6 +79,7 @@ class BlockedConv:
     kernel: tuple[int, int]
     extents: tuple[int, ...]
     dtype: str
+    pair: int | None = None
 
     @property
     def lanes(self) -> int:
@@ -87,6 +96,7 @@ class BlockedConvPlan:
         tile: limits of its columns and of its vectors of channels.
         rows: rows of a tile, at most.
         bands: bands of rows outside, channels inside.
+        dot: how pairs are multiplied; None where the operands are float32.
     """
 
     found: BlockedConv
@@ -94,6 +104,7 @@ class BlockedConvPlan:
     tile: Tile
     rows: int
     bands: bool
+    dot: Dot | None = None
 
 
 def find(sch: Schedule) -> BlockedConv | None:
@@ -104,21 +115,50 @@ def find(sch: Schedule) -> BlockedConv | None:
 def match(sch: Schedule, handle: Any) -> BlockedConv | None:
     """A block as a convolution in blocked layout; None when it is something else."""
     parts = operands(sch, handle, rank=5)
-    if parts is None or len(parts.variables) != 9:
+    if parts is None or len(parts.variables) != len(parts.axes) + 3 or len(parts.axes) not in (6, 7):
         return None
     n, o, y, x, last = parts.out
-    _, c, ky, kx, i, lane = parts.axes
-    if lane != last or {c, ky, kx, i} & set(parts.out):
+    _, c, ky, kx, i, lane, *pairs = parts.axes
+    if (
+        bool(pairs) != (str(parts.weights.source.dtype) == BITS)
+        or lane != last
+        or {c, ky, kx, i, *pairs} & set(parts.out)
+    ):
         return None
     number, group, *_, inner = parts.source.indices
     of_channels = [parts.variables[o], parts.variables[c]]
-    if axes_of([number, inner], parts.variables) != [n, i] or not all(
-        any(variable.same_as(own) for own in of_channels) for variable in variables_of(group)
+    own_channel = [parts.variables[at] for at in (i, *pairs)]
+    if (
+        axes_of([number], parts.variables) != [n]
+        or not _is_channel(inner, own_channel)
+        or not all(any(variable.same_as(own) for own in of_channels) for variable in variables_of(group))
     ):
         return None
     block = sch.get(handle)
     extents = tuple(int(each.dom.extent) for each in block.iter_vars)
-    return BlockedConv(str(block.name_hint), n, o, y, x, lane, (c, i), (ky, kx), extents, str(block.body.buffer.dtype))
+    return BlockedConv(
+        str(block.name_hint),
+        n,
+        o,
+        y,
+        x,
+        lane,
+        (c, i),
+        (ky, kx),
+        extents,
+        str(block.body.buffer.dtype),
+        pairs[0] if pairs else None,
+    )
+
+
+def _is_channel(index: Any, variables: list[Any]) -> bool:
+    """Whether an index is a channel's variable, or ``2 channel + s`` of pairs."""
+    if len(variables) == 1:
+        return bool(variables[0].same_as(index))
+    if type(index).__name__ != "Add" or type(index.a).__name__ != "Mul":
+        return False
+    channel, pair = variables
+    return channel.same_as(index.a.a) and getattr(index.a.b, "value", 0) == PAIR and pair.same_as(index.b)
 
 
 def _schedule(sch: Schedule, plan: BlockedConvPlan) -> None:
@@ -131,23 +171,24 @@ def _schedule(sch: Schedule, plan: BlockedConvPlan) -> None:
     for name in copies:
         padding.place(sch, sch.get_sblock(name), plan.vector, threads if plan.bands else None)
     sch.unroll(loops.kernel)
-    innermost(sch, block, 5)
     sch.split(sch.get_loops(written)[-1], [None, plan.vector], preserve_unit_iters=True)
     innermost(sch, written, 5)
-    innermost(sch, sch.decompose_reduction(block, loops.reduction), 5)
+    accumulate(sch, block, loops.reduction, 5, plan.dot)
 
 
 def _tile(sch: Schedule, block: Any, plan: BlockedConvPlan) -> TiledLoops:
     found, loops = plan.found, sch.get_loops(block)
     n, o, y, x, lane = (loops[at] for at in (found.batch, found.channel, found.height, found.width, found.lane))
-    (c, i), (ky, kx) = ((loops[at] for at in pair) for pair in (found.inputs, found.kernel))
+    (c, i), (ky, kx) = ((loops[at] for at in two) for two in (found.inputs, found.kernel))
+    pair = [] if found.pair is None else [loops[found.pair]]
     o0, o1 = sch.split(o, sch.sample_perfect_tile(o, 2, plan.tile.vectors), preserve_unit_iters=True)
     *bands, y0, y1 = sch.split(
         y, sch.sample_perfect_tile(y, 3 if plan.bands else 2, plan.rows), preserve_unit_iters=True
     )
-    register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
+    vector = plan.vector if plan.dot is None else plan.dot.lanes
+    register, lane = sch.split(lane, [None, vector], preserve_unit_iters=True)
     l0, l1 = sch.split(register, sch.sample_perfect_tile(register, 2, plan.tile.vectors), preserve_unit_iters=True)
     x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
     kx0, kx1 = sch.split(kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
-    sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, l1, lane)
+    sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, l1, lane, *pair)
     return TiledLoops((n, *bands) if plan.bands else (n, o0, l0, y0), x0, c, kx1)

@@ -9,12 +9,17 @@ from typing import Any, TypeVar
 
 from tvm.s_tir import Schedule
 
+from workers.tvm_backend.dot.bits import BITS, widened_load
+
 Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
 class Contraction:
     """``C[b, m, n] += A[b, m, k] * B[b, k, n]``: any number of axes of each kind, except for one column axis, C's last.
+
+    Operands may be the bits of bfloat16. Then the last axis of the reduction is that of pairs: ``A[b, m, k, 2]`` and
+    ``B[n / panel, k, panel, 2]``.
 
     Attributes:
         block: name.
@@ -23,6 +28,7 @@ class Contraction:
         panel: columns of a panel where B is ``[n / panel, k, panel]`` already, 0 where it is not.
         extents: extents of all loops.
         dtype: data type of C.
+        pair: position of the loop over pairs, which is none of ``reduction``; None where there is none.
     """
 
     block: str
@@ -35,6 +41,7 @@ class Contraction:
     panel: int
     extents: tuple[int, ...]
     dtype: str
+    pair: int | None = None
 
     def size(self, loops: tuple[int, ...]) -> int:
         """Product of the extents of some loops."""
@@ -61,12 +68,19 @@ def match(sch: Schedule, handle: Any) -> Contraction | None:
         return None
     variables = [each.var for each in block.iter_vars]
     out = axes_of(block.body.indices, variables)
-    sides = [_operand(load, variables) for load in loads]
+    bits = [str(load.source.dtype) == BITS for load in loads]
+    pair = out_of_pairs(loads, variables) if all(bits) else None
+    if any(bits) and pair is None:
+        return None
+    sides = [_operand(load, variables, pair) for load in loads]
     if not out or any(side is None for side in sides) or sum(out[-1] in side.axes for side in sides if side) != 1:
         return None
     a, b = sorted((side for side in sides if side), key=lambda side: out[-1] in side.axes)
     kinds = _kinds(len(variables), set(a.axes), set(b.axes), set(out))
-    if kinds is None or kinds["n"] != [out[-1]] or not kinds["m"] or not kinds["k"] or a.panel:
+    if kinds is None:
+        return None
+    kinds["k"] = [axis for axis in kinds["k"] if axis != pair]
+    if kinds["n"] != [out[-1]] or not kinds["m"] or not kinds["k"] or a.panel:
         return None
     return Contraction(
         str(block.name_hint),
@@ -79,7 +93,14 @@ def match(sch: Schedule, handle: Any) -> Contraction | None:
         b.panel,
         tuple(int(each.dom.extent) for each in block.iter_vars),
         str(block.body.buffer.dtype),
+        pair,
     )
+
+
+def out_of_pairs(loads: list[Any], variables: list[Any]) -> int | None:
+    """The axis of pairs: the last index of each operand, of extent two; None where there is none."""
+    last = [axes_of([load.indices[-1]], variables) for load in loads]
+    return last[0][0] if last[0] and last[0] == last[1] else None
 
 
 @dataclass(frozen=True)
@@ -91,11 +112,11 @@ class _Operand:
     panel: int
 
 
-def _operand(load: Any, variables: list[Any]) -> _Operand | None:
+def _operand(load: Any, variables: list[Any], pair: int | None) -> _Operand | None:
     plain = axes_of(load.indices, variables)
     if plain is not None:
         return _Operand(load.source, tuple(plain), 0)
-    first, *middle, last = load.indices
+    first, *middle, last = load.indices if pair is None else load.indices[:-1]
     inside = axes_of(middle, variables)
     if (type(first).__name__, type(last).__name__) != ("FloorDiv", "FloorMod") or inside is None:
         return None
@@ -103,7 +124,8 @@ def _operand(load: Any, variables: list[Any]) -> _Operand | None:
     sizes = [getattr(side, "value", None) for side in (first.b, last.b)]
     if ends is None or len(set(ends)) != 1 or len(ends) != 2 or sizes[0] is None or sizes[0] != sizes[1]:
         return None
-    return _Operand(load.source, (ends[0], *inside), int(sizes[0]))
+    pairs = () if pair is None else (pair,)
+    return _Operand(load.source, (ends[0], *inside, *pairs), int(sizes[0]))
 
 
 def _kinds(count: int, a: set[int], b: set[int], out: set[int]) -> dict[str, list[int]] | None:
@@ -136,6 +158,8 @@ def factors_of(block: Any) -> list[Any] | None:
     for side in (rest[0].a, rest[0].b):
         while type(side).__name__ == "Cast":
             side = side.value
+        bits = widened_load(side)
+        side = side if bits is None else bits
         if type(side).__name__ != "TensorLoad":
             return None
         loads.append(side)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.messages import Calibration
 from tunesmith.targets import Target
@@ -18,5 +20,6 @@ def cpu_model_of(target: Target, found: Calibration | None = None) -> CpuModel:
     made = tir.tvm_target(target)
     for feature, vector_bytes, registers in (("avx512f", 64, 32), ("avx", 32, 16), ("neon", 16, 32)):
         if codegen.target_has_features(feature, made):
-            return CpuModel.of(target.num_cores, vector_bytes, registers, found)
+            dots = codegen.target_has_features("avx512bf16", made)
+            return replace(CpuModel.of(target.num_cores, vector_bytes, registers, found), bf16_dot=bool(dots))
     return CpuModel.of(target.num_cores, 16, 16, found)

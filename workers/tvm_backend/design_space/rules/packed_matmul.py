@@ -17,9 +17,11 @@ from tvm.s_tir import Schedule
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import Contraction, find
+from workers.tvm_backend.design_space.rules.dots import dot_of
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.product import Pack, Packing, ProductPlan, arrange, tiled_axis
 from workers.tvm_backend.design_space.rules.registers import product_tiles
+from workers.tvm_backend.design_space.rules.stages import fused, widest
 
 
 class PackedMatmul(Rule):
@@ -39,10 +41,13 @@ class PackedMatmul(Rule):
         if not foldable(sch, sch.get_sblock(found.block)):
             return
         lanes = found.panel or cpu.lanes()
+        dot = None if found.pair is None else dot_of(cpu, lanes)
+        if found.pair is not None and (dot is None or not found.panel):
+            return
         shape = found.extents[tiled_axis(found)], -(-found.extents[found.column] // lanes)
         for tile in product_tiles(cpu, max(1, lanes // cpu.lanes()), *shape):
             for packing in packings(sch, found, lanes, cpu):
-                yield partial(_schedule, plan=ProductPlan(found, lanes, tile, packing, cpu))
+                yield partial(_schedule, plan=ProductPlan(found, lanes, tile, packing, cpu, dot))
 
 
 def _odd(panel: int, lanes: int) -> bool:
@@ -89,9 +94,22 @@ def _pad(sch: Schedule, block: Any, plan: ProductPlan) -> None:
     sch.pad_einsum(block, padding)
     for producer in sch.get_producers(block):
         if any(region.source.same_as(rows) for region in sch.get(producer).reads):
-            sch.compute_inline(producer)
+            if plan.dot is None:
+                sch.compute_inline(producer)
+            else:
+                _copy_loops(sch, producer, plan)
     if unfolded is not None:
         sch.compute_inline(unfolded)
+
+
+def _copy_loops(sch: Schedule, copy: Any, plan: ProductPlan) -> None:
+    """Schedule the stage that pads rows of pairs: an instruction takes them as they lie, not under a condition."""
+    *rows, depth, pair = sch.get_loops(copy)
+    values = sch.fuse(depth, pair)
+    lanes = widest(int(sch.get(values).extent), plan.dot.lanes if plan.dot else 1)
+    _, lane = sch.split(values, [None, lanes], preserve_unit_iters=True)
+    sch.vectorize(lane)
+    sch.parallel(fused(sch, rows))
 
 
 def _packed(sch: Schedule, block: Any, plan: ProductPlan, axes: _Axes) -> Pack:

@@ -14,8 +14,10 @@ from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.contraction import Contraction
-from workers.tvm_backend.design_space.rules.registers import Tile, innermost, largest_divisor
+from workers.tvm_backend.design_space.rules.dots import accumulate
+from workers.tvm_backend.design_space.rules.registers import Tile, largest_divisor
 from workers.tvm_backend.design_space.rules.stages import fused, widest
+from workers.tvm_backend.dot.intrinsics import Dot
 
 
 class Packing(Enum):
@@ -46,6 +48,7 @@ class ProductPlan:
         tile: rows of a tile, to a multiple of which the tiled row axis is padded, and its panels at most.
         packing: packing of the operand with the columns.
         cpu: CPU that the sketch is for.
+        dot: how pairs are multiplied; None where the operands are float32.
     """
 
     found: Contraction
@@ -53,6 +56,7 @@ class ProductPlan:
     tile: Tile
     packing: Packing
     cpu: CpuModel
+    dot: Dot | None = None
 
     @property
     def ragged(self) -> bool:
@@ -114,8 +118,7 @@ def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: Pr
     if pack is not None:
         _pack_loops(sch, pack, plan, loops.panels if plan.packing is Packing.INSIDE else None)
     sch.unroll(loops.steps)
-    innermost(sch, block, 3)
-    innermost(sch, sch.decompose_reduction(block, loops.reduction), 3)
+    accumulate(sch, block, loops.reduction, 3 if plan.dot is None else 4, plan.dot)
     _write_back_loops(sch, written, plan)
 
 
@@ -135,16 +138,18 @@ def _tile(sch: Schedule, block: Any, plan: ProductPlan) -> _Loops:
     found, loops = plan.found, sch.get_loops(block)
     outer = [loops[at] for at in (*found.batch, *found.rows) if at != tiled_axis(found)]
     i, column, reduction = loops[tiled_axis(found)], loops[found.column], [loops[at] for at in found.reduction]
-    sch.reorder(*outer, i, column, *reduction)
+    pair = [] if found.pair is None else [loops[found.pair]]
+    sch.reorder(*outer, i, column, *reduction, *pair)
     r = fused(sch, reduction)
     tiles, i2 = sch.split(i, [None, plan.tile.scalars], preserve_unit_iters=True)
     count = int(sch.get(tiles).extent)
     i0, i1 = sch.split(tiles, sch.sample_perfect_tile(tiles, 2, count), preserve_unit_iters=True)
     panel, lane = sch.split(column, [None, plan.lanes], preserve_unit_iters=True)
+    vector = [lane] if plan.dot is None else sch.split(lane, [None, plan.dot.lanes], preserve_unit_iters=True)
     j0, j1, j2 = sch.split(panel, sch.sample_perfect_tile(panel, 3, plan.tile.vectors), preserve_unit_iters=True)
     factors = sch.sample_perfect_tile(r, 3 if plan.in_pieces else 2, plan.cpu.unrolled_steps)
     *pieces, r0, r1 = sch.split(r, factors, preserve_unit_iters=True)
-    sch.reorder(i0, j0, j1, *pieces, i1, r0, r1, i2, j2, lane)
+    sch.reorder(i0, j0, j1, *pieces, i1, r0, r1, i2, j2, *vector, *pair)
     return _Loops((*outer, i0, j0), j1, i1, [*pieces, r0][0], r1)
 
 

@@ -6,5 +6,6 @@ from workers.tvm_backend.passes.layout.pads import absorb_pads
 from workers.tvm_backend.passes.layout.rewrite import block
 from workers.tvm_backend.passes.layout.slices import slice_maps
 from workers.tvm_backend.passes.layout.transposed import phases
+from workers.tvm_backend.passes.layout.values import Algorithms
 
-__all__ = ["Packed", "absorb_pads", "block", "phases", "slice_maps", "widen"]
+__all__ = ["Algorithms", "Packed", "absorb_pads", "block", "phases", "slice_maps", "widen"]

@@ -66,8 +66,8 @@ def _convolved(
     outs, blocks, kh, kw, _, lanes = (int(d) for d in w.shape)
     source = padded(x, padding)
     out_h, out_w = (
-        _extent(height, kh, stride[0], padding[0::2], dilation[0]),
-        _extent(width, kw, stride[1], padding[1::2], dilation[1]),
+        extent(height, kh, stride[0], padding[0::2], dilation[0]),
+        extent(width, kw, stride[1], padding[1::2], dilation[1]),
     )
     cb, ky, kx, ci = (
         te.reduce_axis((0, e), name) for e, name in ((blocks, "cb"), (kh, "ky"), (kw, "kx"), (inner, "ci"))
@@ -97,8 +97,8 @@ def depthwise_conv2d_blocked(
     _, kh, kw, _ = (int(d) for d in w.shape)
     source = padded(x, padding)
     out_h, out_w = (
-        _extent(height, kh, stride[0], padding[0::2], dilation[0]),
-        _extent(width, kw, stride[1], padding[1::2], dilation[1]),
+        extent(height, kh, stride[0], padding[0::2], dilation[0]),
+        extent(width, kw, stride[1], padding[1::2], dilation[1]),
     )
     ky, kx = te.reduce_axis((0, kh), "ky"), te.reduce_axis((0, kw), "kx")
 
@@ -127,7 +127,7 @@ def depthwise_conv2d_rows(
     n, channels, height, width = (int(d) for d in x.shape)
     _, _, kh, kw = (int(d) for d in w.shape)
     (dy, dx), (top, left, bottom, _) = dilation, padding
-    out_h, out_w = _extent(height, kh, down, padding[0::2], dy), _extent(width, kw, 1, padding[1::2], dx)
+    out_h, out_w = extent(height, kh, down, padding[0::2], dy), extent(width, kw, 1, padding[1::2], dx)
     lanes = LANES if out_w > LANES // 2 else LANES // 2
     wide = -(-out_w // lanes) * lanes
 
@@ -229,7 +229,7 @@ def gathered_slices(
         [N windows, size C, H, W] or [N windows, size CB, H, W, LANES].
     """
     slices, channels, *rest = (int(d) for d in x.shape)
-    windows = _extent(depth, size, stride, (front, back), dilation)
+    windows = extent(depth, size, stride, (front, back), dilation)
 
     def value(b: Any, k: Any, *at: Any) -> Any:
         source = b % windows * stride + k // channels * dilation - front
@@ -278,5 +278,6 @@ def padded(x: te.Tensor, padding: tuple[int, int, int, int]) -> te.Tensor:
     return te.compute((n, blocks, height + top + bottom, width + left + right, lanes), value, name="padded")
 
 
-def _extent(size: int, kernel: int, stride: int, padding: tuple[int, ...], dilation: int) -> int:
+def extent(size: int, kernel: int, stride: int, padding: tuple[int, ...], dilation: int) -> int:
+    """Rows or columns of a convolution's result; ``padding`` holds those before and after."""
     return (size + sum(padding) - dilation * (kernel - 1) - 1) // stride + 1

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from tunesmith.analysis.cpu_model import CpuModel
+from workers.tvm_backend.dot.bits import PAIR
 from workers.tvm_backend.passes import fold_constants
-from workers.tvm_backend.passes.layout import compute, packing, winograd
+from workers.tvm_backend.passes.layout import compute, narrow_compute, packing, winograd
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.conv_problem import Convolution
 from workers.tvm_backend.passes.layout.expressions import map_shape, operator, shape, size
@@ -81,6 +82,8 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
     if found.depthwise:
         weight = values.packed.of(call.args[1], packing.depthwise_weight)
         return values.call(compute.depthwise_conv2d_blocked, values.blocked(data), weight, *options)
+    if values.algorithms.bf16:
+        return _in_pairs(values, call, found)
     if found.groups > 1:
         weight = values.packed.of(call.args[1], packing.group_weight, found.groups, found.joined)
         return values.call(compute.group_conv2d_blocked, values.blocked(data), weight, *options)
@@ -89,13 +92,28 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
         source, inner = values.blocked(data), LANES
     else:  # a kernel that takes one value for all its outputs does not mind how far the next channel lies away
         source, inner = values.in_shape(data, (*found.source, 1)), 1
-    tile = winograd.fits(found, inner == LANES, values.cpu) if values.winograd else None
+    tile = winograd.fits(found, inner == LANES, values.cpu) if values.algorithms.winograd else None
     if tile is not None:
         transformed = values.packed.of(call.args[1], packing.winograd_weight, tile)
         columns = winograd.columns(found.columns, tile, values.cpu)
         return values.call(winograd.conv2d_winograd, source, transformed, found.padding, tile, columns)
     weight = values.packed.of(call.args[1], packing.conv2d_weight, inner)
     return values.call(compute.conv2d_blocked, source, weight, *options)
+
+
+def _in_pairs(values: Values, call: relax.Call, found: Convolution) -> relax.Call:
+    """The convolution of operands that are rounded to bfloat16; a few channels are read in pairs instead of blocks."""
+    data, options = call.args[0], (found.stride, found.padding, found.dilation)
+    if found.groups > 1:
+        weight = values.packed.of(call.args[1], packing.group_pairs, found.groups, found.joined)
+        source = values.rounded(values.blocked(data))
+        return values.call_product(narrow_compute.group_conv2d_pairs, source, weight, *options)
+    if values.is_blocked(data) or found.source[1] >= LANES:
+        source, inner = values.rounded(values.blocked(data)), LANES
+    else:
+        source, inner = values.emit(narrow_compute.to_pairs, values.plain(data)), PAIR
+    weight = values.packed.of(call.args[1], packing.conv2d_pairs, inner)
+    return values.call_product(narrow_compute.conv2d_pairs, source, weight, *options)
 
 
 def depthwise_rows(values: Values, call: relax.Expr) -> relax.Expr | None:
@@ -123,8 +141,18 @@ def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
     lanes = packing.panel_lanes(weight[1], values.cpu.min_lanes)
     if lanes is None:
         return None
+    if values.algorithms.bf16 and weight[0] % PAIR == 0:
+        return _matmul_in_pairs(values, call, lanes)
     packed = values.packed.of(call.args[1], packing.panels, lanes)
     return values.call(compute.matmul_packed, values.reshaped(call.args[0]), packed)
+
+
+def _matmul_in_pairs(values: Values, call: relax.Call, lanes: int) -> relax.Call:
+    bits = values.rounded(values.reshaped(call.args[0]))
+    *rows, depth = (int(extent) for extent in bits.ty.shape.values)
+    pairs = values.builder.emit(relax.op.reshape(bits, (*rows, depth // PAIR, PAIR)))
+    packed = values.packed.of(call.args[1], packing.panel_pairs, lanes)
+    return values.call_product(narrow_compute.matmul_pairs, pairs, packed)
 
 
 def group_product(values: Values, call: relax.Expr) -> relax.Expr | None:

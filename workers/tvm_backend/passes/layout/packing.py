@@ -10,6 +10,8 @@ import numpy as np
 import tvm
 from numpy.typing import NDArray
 
+from workers.tvm_backend.arguments import dtype_of
+from workers.tvm_backend.dot.bits import BITS, PAIR
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.cook_toom import filtering
@@ -51,6 +53,21 @@ def group_weight(weight: Array, groups: int, joined: int) -> Array:
     return conv2d_weight(full.reshape(outs, joined * channels, kh, kw), LANES)
 
 
+def conv2d_pairs(weight: Array, inner: int) -> Array:
+    """[O, C, KH, KW] as bfloat16 bits [ceil(O / LANES), ceil(C / inner), KH, KW, inner / 2, LANES, 2]; zeros added."""
+    return _pairs(conv2d_weight(weight, inner))
+
+
+def group_pairs(weight: Array, groups: int, joined: int) -> Array:
+    """As :func:`group_weight`, in bfloat16 bits whose last three axes are [LANES / 2, LANES, 2]."""
+    return _pairs(group_weight(weight, groups, joined))
+
+
+def panel_pairs(weight: Array, lanes: int) -> Array:
+    """[K, N] as bfloat16 bits [N / lanes, K / 2, lanes, 2]; K is even."""
+    return _pairs(panels(weight, lanes))
+
+
 def depthwise_weight(weight: Array) -> Array:
     """[C, 1, KH, KW] as [ceil(C / LANES), KH, KW, LANES]; zeros are added."""
     full = _filled(weight, 0, LANES, 0.0)
@@ -88,6 +105,13 @@ def panel_lanes(columns: int, least: int) -> int | None:
     """Columns of a panel: the largest power of two up to LANES that divides ``columns``; None below ``least``."""
     lanes = math.gcd(columns, LANES)
     return lanes if lanes >= least else None
+
+
+def _pairs(packed: Array) -> Array:
+    """[..., inner, lanes] of float32 as bfloat16 bits [..., inner / 2, lanes, 2]: two steps of a sum in a lane."""
+    *outer, inner, lanes = packed.shape
+    split = packed.reshape(*outer, inner // PAIR, PAIR, lanes).swapaxes(-1, -2)
+    return np.ascontiguousarray(split.astype(dtype_of("bfloat16"))).view(BITS)
 
 
 def _filled(array: Array, axis: int, multiple: int, fill: float) -> Array:

@@ -11,7 +11,7 @@ from workers.tvm_backend.passes.layout.expressions import Binding, operator
 from workers.tvm_backend.passes.layout.outlook import Outlook, Role
 from workers.tvm_backend.passes.layout.packing import Packed
 from workers.tvm_backend.passes.layout.simplify import simplified
-from workers.tvm_backend.passes.layout.values import Values
+from workers.tvm_backend.passes.layout.values import Algorithms, Values
 
 PLAIN_FORMS = (
     convolution.pack_matmul,
@@ -24,7 +24,10 @@ PLAIN_FORMS = (
 
 
 def block(
-    mod: tvm.IRModule, winograd: bool = False, packed: Packed | None = None, cpu: CpuModel = CpuModel()
+    mod: tvm.IRModule,
+    algorithms: Algorithms = Algorithms(),
+    packed: Packed | None = None,
+    cpu: CpuModel = CpuModel(),
 ) -> tvm.IRModule:
     """Rewrite ``main`` so that feature maps stay in blocks of channels from one convolution to the next.
 
@@ -34,7 +37,7 @@ def block(
 
     Args:
         mod: imported and folded, its operators not yet legalised.
-        winograd: take Winograd's algorithm for convolutions where it fits; nothing else changes by that.
+        algorithms: how convolutions and products are computed; nothing else changes by that.
         packed: constants that another layout of the model has packed already.
         cpu: CPU that the layouts are for.
     """
@@ -47,7 +50,7 @@ def block(
     with builder.function("main", list(main.params)):
         with builder.dataflow():
             outlook = Outlook(bindings, main.body.body, lambda value: _role(value, cpu))
-            values = Values(builder, main.params, outlook, winograd, packed or Packed(), cpu)
+            values = Values(builder, main.params, outlook, algorithms, packed or Packed(), cpu)
             _rebuild(values, bindings)
             result = builder.emit_output(values.plain(main.body.body))
         builder.emit_func_output(result)

@@ -11,10 +11,23 @@ from tvm import relax
 
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.passes import fold_constants
-from workers.tvm_backend.passes.layout import compute, packing
+from workers.tvm_backend.passes.layout import compute, narrow_compute, packing
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.expressions import Shape, map_shape, operator, shape, size
 from workers.tvm_backend.passes.layout.outlook import Outlook
+
+
+@dataclass(frozen=True)
+class Algorithms:
+    """How convolutions and products with constant weights are computed.
+
+    Attributes:
+        winograd: by Winograd's algorithm where it fits.
+        bf16: from operands that are rounded to bfloat16, summed in float32.
+    """
+
+    winograd: bool = False
+    bf16: bool = False
 
 
 @dataclass
@@ -38,7 +51,7 @@ class Values:
     Attributes:
         builder: where the new function grows.
         outlook: what follows each variable.
-        winograd: whether convolutions are computed by Winograd's algorithm where it fits.
+        algorithms: how convolutions and products are computed.
         packed: constants in other shapes.
         cpu: CPU that the function is laid out for.
     """
@@ -48,14 +61,15 @@ class Values:
         builder: relax.BlockBuilder,
         params: Iterable[relax.Var],
         outlook: Outlook,
-        winograd: bool,
+        algorithms: Algorithms,
         packed: packing.Packed,
         cpu: CpuModel,
     ) -> None:
-        self.builder, self.outlook, self.winograd, self.packed, self.cpu = builder, outlook, winograd, packed, cpu
+        self.builder, self.outlook, self.algorithms, self.packed, self.cpu = builder, outlook, algorithms, packed, cpu
         self._values: dict[relax.Var, _Value] = {param: _Value(plain=param) for param in params}
         self._tuples: dict[relax.Var, relax.Tuple] = {}
         self._parts: dict[relax.Var, list[relax.Expr]] = {}
+        self._rounded: dict[relax.Var, relax.Var] = {}
 
     def bind(self, var: relax.Var, result: relax.Expr) -> None:
         """Emit ``result`` for ``var``. Where its shape is another than the variable's, it is another layout of it."""
@@ -174,9 +188,20 @@ class Values:
             return self.builder.emit(relax.op.reshape(blocked, dims))
         return self.emit(compute.to_plain, blocked, dims[1])
 
+    def rounded(self, value: relax.Var) -> relax.Var:
+        """A variable of the new function as the bits of bfloat16."""
+        if value not in self._rounded:
+            self._rounded[value] = self.builder.emit(narrow_compute.round_to_bf16(self.builder, value))
+        return self._rounded[value]
+
     def call(self, function: Callable[..., Any], *args: Any) -> relax.Call:
         """A call of a tensor expression, which names the function."""
         return self.builder.call_te(function, *args, primfunc_name_hint=function.__name__)
+
+    def call_product(self, function: Callable[..., Any], *args: Any) -> relax.Call:
+        """The same of a product, behind which element by element operators are fused whatever its types are."""
+        attrs = {narrow_compute.PATTERN: narrow_compute.OUT_ELEMENTWISE}
+        return self.builder.call_te(function, *args, primfunc_name_hint=function.__name__, primfunc_attrs=attrs)
 
     def emit(self, function: Callable[..., Any], *args: Any) -> relax.Var:
         """Emit a call of a tensor expression."""

@@ -1,0 +1,133 @@
+"""Products of bfloat16 pairs as tasks, with what stands around them in a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import rule_checks
+from effort import quick
+
+from tunesmith.targets import Target
+from tunesmith.types import TensorSpec
+from workers.tvm_backend.arguments import as_meant, random_array
+
+import tvm  # isort: skip
+from tvm import relax  # isort: skip
+
+from workers.tvm_backend import tir
+from workers.tvm_backend.passes import extract_tasks, pipeline
+from workers.tvm_backend.passes.extract_tasks import Extracted
+from workers.tvm_backend.passes.layout.compute import LANES, extent
+from workers.tvm_backend.passes.layout.narrow_compute import (
+    OUT_ELEMENTWISE,
+    PATTERN,
+    conv2d_pairs,
+    from_bf16,
+    group_conv2d_pairs,
+    matmul_pairs,
+    to_bf16,
+)
+from workers.tvm_backend.passes.value_ranges.functions import Function
+from workers.tvm_backend.passes.value_ranges.search import argument_specs
+
+BITS, FLOAT = "uint16", "float32"
+ZNVER4 = Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
+
+
+def product(
+    shapes: Sequence[tuple[int, ...]],
+    compute: Callable[..., Any],
+    options: Sequence[Any],
+    bias: tuple[int, ...],
+    out: tuple[int, ...],
+    residual: bool = False,
+    rounded: bool = True,
+) -> Extracted:
+    """A product of bits with bias and rectifier, as one task.
+
+    Args:
+        shapes: of the product's operands.
+        compute, options: the tensor expression, and what it takes after the operands.
+        bias, out: shapes.
+        residual: bits of the result's shape are added before the rectifier.
+        rounded: the result is bits, too.
+    """
+    kinds = [*((shape, BITS) for shape in shapes), (bias, FLOAT), *([(out, BITS)] if residual else [])]
+    inputs = [relax.Var(f"a{at}", relax.TensorType(list(shape), kind)) for at, (shape, kind) in enumerate(kinds)]
+    builder = relax.BlockBuilder()
+
+    def call(function: Callable[..., Any], *args: Any, pattern: int = 0) -> Any:
+        attrs = {PATTERN: pattern}
+        return builder.emit(
+            builder.call_te(function, *args, primfunc_name_hint=function.__name__, primfunc_attrs=attrs)
+        )
+
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            y = call(compute, *inputs[: len(shapes)], *options, pattern=OUT_ELEMENTWISE)
+            y = builder.emit(relax.op.add(y, inputs[len(shapes)]))
+            if residual:
+                y = builder.emit(relax.op.add(y, call(from_bf16, inputs[-1])))
+            y = builder.emit(relax.op.nn.relu(y))
+            y = builder.emit_output(call(to_bf16, y) if rounded else y)
+        builder.emit_func_output(y)
+    mod = builder.get()
+    mod["main"] = mod["main"].with_attr("input_names", json.dumps([str(each.name) for each in inputs]))
+    (found,) = extract_tasks.extract_tasks(pipeline.prepare(mod).module)
+    return found
+
+
+def dense(rows: tuple[int, ...], panels: int, depth: int, lanes: int = LANES, **options: bool) -> Extracted:
+    """A dense layer; ``depth`` counts pairs."""
+    columns = panels * lanes
+    shapes = [(*rows, depth, 2), (panels, depth, lanes, 2)]
+    return product(shapes, matmul_pairs, (), (columns,), (*rows, columns), **options)
+
+
+def convolution(
+    image: tuple[int, int, int, int],
+    outs: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int] = (1, 1),
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+    dilation: tuple[int, int] = (1, 1),
+    inner: int = LANES,
+    groups: int = 1,
+    **options: bool,
+) -> Extracted:
+    """A convolution on blocks of ``inner`` channels; ``image`` is N, blocks, H, W."""
+    n, blocks, height, width = image
+    high = extent(height, kernel[0], stride[0], padding[0::2], dilation[0])
+    wide = extent(width, kernel[1], stride[1], padding[1::2], dilation[1])
+    shapes = [(*image, inner), (outs, blocks // groups, *kernel, inner // 2, LANES, 2)]
+    compute = conv2d_pairs if groups == 1 else group_conv2d_pairs
+    return product(
+        shapes, compute, (stride, padding, dilation), (1, outs, 1, 1, LANES), (n, outs, high, wide, LANES), **options
+    )
+
+
+def arguments(task: Extracted) -> tuple[TensorSpec, ...]:
+    """A task's arguments with the values to draw for them."""
+    return argument_specs(Function(tir.load_module(task.module)["main"]), task.workload.args)
+
+
+def run(mod: Any, task: Extracted, target: Target) -> np.ndarray[Any, Any]:
+    """What a module computes of fixed arguments, in float64."""
+    specs = arguments(task)
+    arrays = [tvm.runtime.tensor(random_array(spec, at)) for at, spec in enumerate(specs)]
+    tvm.compile(mod, target=tvm.target.Target(quick(target.to_json())))["main"](*arrays)
+    return as_meant(arrays[-1].numpy(), specs[-1]).astype("float64")
+
+
+def check(task: Extracted, each: int = 1) -> int:
+    """Every sketch of ours gives the default schedule's result but for one step of bfloat16; how many there were."""
+    here = rule_checks.here()
+    expected = run(tir.load_module(task.module), task, here)
+    mods = rule_checks.scheduled(task, here, each)
+    step = 2.0**-7 if arguments(task)[-1].meaning != FLOAT else 1e-5
+    for mod in mods:
+        np.testing.assert_allclose(run(mod, task, here), expected, rtol=step, atol=1e-5 * abs(expected).max())
+    return len(mods)

@@ -1,0 +1,78 @@
+"""Rules on products of bfloat16 pairs: right whatever is decided, and on the instruction where there is one."""
+
+from __future__ import annotations
+
+import re
+
+import pair_tasks
+import pytest
+import rule_checks
+from effort import examples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pair_tasks import ZNVER4, check, convolution, dense
+
+import tvm  # isort: skip
+
+from workers.tvm_backend import tir
+
+pytestmark = pytest.mark.parallel
+
+FEW = settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+
+
+@FEW
+@given(
+    st.lists(st.integers(1, 20), min_size=1, max_size=2).map(tuple),
+    st.integers(1, 3),
+    st.integers(1, 20),
+    st.sampled_from([16, 8]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_dense_layers(
+    rows: tuple[int, ...], panels: int, depth: int, lanes: int, residual: bool, rounded: bool
+) -> None:
+    assert check(dense(rows, panels, depth, lanes, residual=residual, rounded=rounded)) >= 1
+
+
+@FEW
+@given(
+    st.tuples(st.integers(1, 2), st.integers(1, 2), st.integers(7, 12), st.integers(7, 12)),
+    st.integers(1, 3),
+    st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    st.tuples(*[st.integers(0, 1)] * 4),
+    st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    st.sampled_from([16, 2]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_convolutions(
+    image: tuple[int, int, int, int],
+    outs: int,
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    inner: int,
+    residual: bool,
+    rounded: bool,
+) -> None:
+    task = convolution(image, outs, kernel, stride, padding, dilation, inner, residual=residual, rounded=rounded)
+    assert check(task) >= 2
+
+
+def test_convolutions_of_groups() -> None:
+    assert check(convolution((1, 4, 7, 7), 2, (3, 3), padding=(1, 1, 1, 1), groups=2)) == 2
+
+
+@pytest.mark.parametrize("task", [dense((12,), 4, 32), convolution((1, 2, 8, 8), 4, (3, 3))], ids=["dense", "conv"])
+def test_all_multiply_adds_are_on_the_instruction(task: pair_tasks.Extracted) -> None:
+    mods = rule_checks.scheduled(task, ZNVER4, each=1)
+    assert mods
+    for mod in mods:
+        text = str(tvm.compile(mod, target=tir.tvm_target(ZNVER4)).mod.inspect_source("asm"))
+        assert len(re.findall(r"\bvdpbf16ps\b", text)) >= 4
+        assert not re.search(r"\bvfn?madd", text), "bias is added, nothing else is multiplied"
+        assert "call" not in re.findall(r"\bcallq?\b.*ts_dpbf16ps", text)

@@ -1,0 +1,135 @@
+"""Models in bfloat16: what is stored as bits, how far results lie from float32, and the exported folder."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+import rule_checks
+from small_nets import Array, Net, by_onnxruntime, calls, run_network
+
+from tunesmith import metaschedule
+from tunesmith.metaschedule import DatabaseRecord
+from tunesmith.preparation import Preparation
+from workers.tvm_backend.warm import warm
+
+warm("llvm")
+
+import tvm  # noqa: E402
+from tvm import relax, te  # noqa: E402
+
+from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.design_space import space  # noqa: E402
+from workers.tvm_backend.dot.bits import rounded  # noqa: E402
+from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
+
+pytestmark = pytest.mark.parallel
+
+BF16 = Preparation(blocked=True, fast_math=True, bf16=True)
+SHAPE = (1, 3, 20, 20)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model that is prepared in bfloat16, an input, and what onnxruntime makes of it in float32."""
+
+    made: pipeline.Prepared
+    x: Array
+    right: Array
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    """A residual network with pools, a depthwise convolution, a concatenation and a dense layer."""
+    net = Net(*SHAPE)
+    y = net.op("Relu", net.conv("x", 32, 5, strides=[2, 2]))
+    y = net.op("MaxPool", y, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    y = net.op("Relu", net.op("Add", net.conv(net.op("Relu", net.conv(y, 32)), 32), y))
+    z = net.op("Concat", net.op("Relu", net.depthwise(y)), net.op("Relu", net.conv(y, 16, 1)), axis=1)
+    z = net.op("Flatten", net.op("GlobalAveragePool", net.op("Relu", net.conv(z, 64, group=1))))
+    path = tmp_path_factory.mktemp("narrow") / "model.onnx"
+    net.save(path, net.op("Gemm", z, net.random(64, 40), net.random(40)))
+    x = net.rng.standard_normal(SHAPE).astype(np.float32)
+    return Case(pipeline.prepare(import_model.import_model(path, "onnx"), BF16), x, by_onnxruntime(path, x)[0])
+
+
+def close(ours: Array, right: Array, share: float) -> None:
+    assert np.abs(ours - right).max() < share * np.abs(right).max()
+
+
+def test_every_map_is_stored_as_bits(case: Case) -> None:
+    found = calls(case.made.module)
+    assert sum(count for name, count in found.items() if "conv2d_pairs" in name) == 5, found
+    assert sum(count for name, count in found.items() if "matmul_pairs" in name) == 1, found
+    assert found["concatenate"] == 1, "bits are moved, not widened and rounded"
+    assert not any("reshape" in name or "bf16" in name for name in found), "nothing converts by itself"
+    main = tir.load_module(case.made.module)["main"]
+    kinds = {str(each.var.ty.dtype) for block in main.body.blocks for each in block.bindings[:-1]}
+    assert kinds == {"uint16"}
+
+
+def test_results_are_within_a_hundredth_of_float32(case: Case) -> None:
+    (ours,) = run_network(case.made, case.x)
+    close(ours, case.right, 1e-2)
+    assert np.abs(ours - case.right).max() > 1e-4 * np.abs(case.right).max(), "they are rounded"
+
+
+def test_the_exported_folder_needs_tvm_alone(case: Case, tmp_path: Path) -> None:
+    target, rng, records = rule_checks.here(), np.random.default_rng(0), []
+    for task in extract_tasks.extract_tasks(case.made.module):
+        own = rule_checks.own(task, target)
+        if "pairs" in task.workload.name:
+            made = space.TraceSpace(task.module, target, own)
+            candidate = made.space.candidates(made.space.sample(rng, 1))[0]
+            hashed, text = json.loads(task.metaschedule)
+            trace = json.loads(made.trace(candidate))
+            records.append(DatabaseRecord((hashed, text), trace, (1e-3,), target.to_json(), task.workload.args))
+    texts = metaschedule.folder_texts(
+        model="net",
+        target=target.to_json(),
+        inputs=case.made.inputs,
+        records=records,
+        preparation=BF16.key,
+        tvm=tvm.__version__,
+    )
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "module.json").write_bytes(case.made.module)
+    pipeline.save_params(case.made.params, tmp_path / "params.npz")
+
+    def compiled() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-I", str(tmp_path / "compile.py"), str(tmp_path / "net.so")]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+
+    done = compiled()
+    assert done.returncode == 0, done.stderr
+    assert "pairs" not in done.stderr, "every product has its schedule"
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(tmp_path / "net.so")), tvm.cpu())
+    ours = machine["main"](tvm.runtime.tensor(case.x)).numpy()
+    close(ours, run_network(case.made, case.x)[0], 2e-3)
+    (tmp_path / metaschedule.INTRINSICS_FILE).write_text('{"ts_bf16_dot_16": ["{}", "{}"]}')
+    done = compiled()
+    assert done.returncode != 0
+    assert f"TVM {tvm.__version__} cannot read intrinsics.json" in done.stderr
+
+
+def test_rounding_is_that_of_bfloat16() -> None:
+    bits = np.random.default_rng(0).integers(0, 2**32, 4096, dtype=np.uint64).astype(np.uint32)
+    special = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 3.4e38, 1.00390625, 1.01171875], np.float32)
+    values = np.concatenate([special, bits.view(np.float32)])
+    x = te.placeholder(values.shape, "float32", "x")
+    y = te.compute(values.shape, lambda i: rounded(x[i]), name="y")
+    made = tvm.runtime.tensor(np.zeros(values.shape, np.uint16))
+    mod = tvm.IRModule({"main": te.create_prim_func([x, y])})
+    tvm.compile(mod, target="llvm")["main"](tvm.runtime.tensor(values), made)
+    ours = made.numpy().view(ml_dtypes.bfloat16)
+    with np.errstate(invalid="ignore"):  # some of the bits are signalling NaN
+        right = values.astype(ml_dtypes.bfloat16).astype(np.float32)
+    np.testing.assert_array_equal(ours.astype(np.float32), right)

@@ -1,0 +1,69 @@
+"""Products of bfloat16 pairs: which instruction a CPU has for them, and where a schedule puts it.
+
+A rule marks the loop over lanes. The instruction takes its place last (:func:`tensorize`): until then a program is
+loops and plain blocks, which is what nests are derived from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm.s_tir import Schedule
+
+from tunesmith.analysis.cpu_model import CpuModel
+from workers.tvm_backend.design_space.rules.registers import innermost
+from workers.tvm_backend.dot.intrinsics import BY_NAME, NATIVE, WIDENING, Dot
+from workers.tvm_backend.dot.marks import MARK
+
+IMPORT = "pragma_import_llvm"
+POSTPROC = "TensorizeDots"
+"""Name of :func:`tensorize` among a sketch's postprocessors."""
+
+
+def dot_of(cpu: CpuModel, columns: int) -> Dot | None:
+    """The instruction for columns that lie ``columns`` at a time; None where no register fits."""
+    if cpu.bf16_dot and columns % NATIVE.lanes == 0:
+        return NATIVE
+    lanes = cpu.lanes()
+    while lanes in WIDENING and columns % lanes:
+        lanes //= 2
+    return WIDENING.get(lanes)
+
+
+def accumulate(sch: Schedule, block: Any, reduction: Any, count: int, dot: Dot | None) -> None:
+    """The straight code of a tile: unrolled, in vectors or marked for an instruction, initialised apart.
+
+    Args:
+        reduction: the outermost loop of the reduction.
+        count: loops of the tile, that over lanes the last; with a ``dot`` the one over pairs is inside of it.
+        dot: how pairs are multiplied; None where the operands are float32.
+    """
+    if dot is None:
+        innermost(sch, block, count)
+        innermost(sch, sch.decompose_reduction(block, reduction), count)
+        return
+    *unrolled, lane, _ = sch.get_loops(block)[-count - 1 :]
+    for loop in unrolled:
+        sch.unroll(loop)
+    innermost(sch, sch.decompose_reduction(block, reduction), count)
+    sch.annotate(lane, MARK, dot.name)
+
+
+def tensorize(sch: Schedule) -> bool:
+    """Put instructions in the place of marked loops. A postprocessor: False where one does not fit."""
+    for block in sch.get_child_blocks(sch.get_sblock("root")):
+        loops = sch.get_loops(block)
+        marked = [(loop, name) for loop in loops if (name := _mark_of(sch, loop)) is not None]
+        for loop, name in marked:
+            sch.unannotate(loop, MARK)
+            dot = BY_NAME[name]
+            if dot.helper:
+                # On the outermost loop: inside of the tile it would be parsed for each copy.
+                sch.annotate(loops[0], IMPORT, dot.helper)
+            sch.tensorize(loop, name)
+    return True
+
+
+def _mark_of(sch: Schedule, loop: Any) -> str | None:
+    found = sch.get(loop).annotations.get(MARK)
+    return None if found is None else str(found)

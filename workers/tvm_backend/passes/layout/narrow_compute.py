@@ -1,0 +1,120 @@
+"""Tensor expressions on bfloat16 maps, whose bits are uint16: products of pairs, and conversions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import relax, te
+
+from workers.tvm_backend.dot.bits import PAIR, rounded, widened
+from workers.tvm_backend.passes.layout.compute import extent, padded, to_blocked
+
+PATTERN, OUT_ELEMENTWISE, OPAQUE = "op_pattern", 4, 8
+"""How TVM may fuse a function: with elementwise ones behind it, not at all."""
+
+
+def to_bf16(x: te.Tensor) -> te.Tensor:
+    """float32 rounded to bfloat16."""
+    return te.compute(x.shape, lambda *at: rounded(x(*at)), name="to_bf16")
+
+
+def from_bf16(x: te.Tensor) -> te.Tensor:
+    """bfloat16 as float32."""
+    return te.compute(x.shape, lambda *at: widened(x(*at)), name="from_bf16")
+
+
+def round_to_bf16(builder: relax.BlockBuilder, value: relax.Expr) -> relax.Call:
+    """The bits of ``value``, in a call that nothing is fused with: see ``passes.narrow``."""
+    return builder.call_te(to_bf16, value, primfunc_name_hint=to_bf16.__name__, primfunc_attrs={PATTERN: OPAQUE})
+
+
+def to_pairs(x: te.Tensor) -> te.Tensor:
+    """[N, C, H, W] of float32 as [N, ceil(C / 2), H, W, 2] of bfloat16; zeros beyond C."""
+    pairs = to_blocked(x, PAIR)
+    return te.compute(pairs.shape, lambda *at: rounded(pairs(*at)), name="to_pairs")
+
+
+def conv2d_pairs(
+    x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int]
+) -> te.Tensor:
+    """Convolution of one group, summed in float32.
+
+    Args:
+        x: bfloat16 [N, CB, H, W, inner]; inner is even.
+        w: bfloat16 [OB, CB, KH, KW, inner / 2, co, 2].
+        stride, dilation: stride and dilation of height and width.
+        padding: top, left, bottom, right.
+
+    Returns:
+        float32 [N, OB, Y, X, co].
+    """
+    return _convolved(x, w, stride, padding, dilation, lambda _, block: block, "conv2d_pairs")
+
+
+def group_conv2d_pairs(
+    x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int]
+) -> te.Tensor:
+    """Convolution of groups of whole blocks.
+
+    Args:
+        x: bfloat16 [N, CB, H, W, inner].
+        w: bfloat16 [OB, CB / groups, KH, KW, inner / 2, co, 2].
+
+    Returns:
+        float32 [N, OB, Y, X, co].
+    """
+    blocks = int(w.shape[1])
+    share = int(w.shape[0]) * blocks // int(x.shape[1])  # output blocks of a group
+    return _convolved(
+        x, w, stride, padding, dilation, lambda out, block: out // share * blocks + block, "group_conv2d_pairs"
+    )
+
+
+def _convolved(
+    x: te.Tensor,
+    w: te.Tensor,
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    source_of: Callable[[Any, Any], Any],
+    name: str,
+) -> te.Tensor:
+    """``source_of`` gives the input block for an output block and the number of a block of weights."""
+    n, _, height, width, _ = (int(d) for d in x.shape)
+    outs, blocks, kh, kw, inner, lanes, pair = (int(d) for d in w.shape)
+    source = padded(x, padding)
+    out_h = extent(height, kh, stride[0], padding[0::2], dilation[0])
+    out_w = extent(width, kw, stride[1], padding[1::2], dilation[1])
+    cb, ky, kx, ci, s = (
+        te.reduce_axis((0, size), name)
+        for size, name in ((blocks, "cb"), (kh, "ky"), (kw, "kx"), (inner, "ci"), (pair, "s"))
+    )
+
+    def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
+        row, column = y * stride[0] + ky * dilation[0], c * stride[1] + kx * dilation[1]
+        pixel = source[b, source_of(o, cb), row, column, ci * pair + s]
+        return te.sum(widened(pixel) * widened(w[o, cb, ky, kx, ci, lane, s]), axis=[cb, ky, kx, ci, s])
+
+    return te.compute((n, outs, out_h, out_w, lanes), value, name=name)
+
+
+def matmul_pairs(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+    """Product with weights in panels of columns, summed in float32.
+
+    Args:
+        x: bfloat16 [..., K / 2, 2].
+        w: bfloat16 [N / lanes, K / 2, lanes, 2].
+
+    Returns:
+        float32 [..., N].
+    """
+    panels, depth, lanes, pair = (int(d) for d in w.shape)
+    k, s = te.reduce_axis((0, depth), "k"), te.reduce_axis((0, pair), "s")
+
+    def value(*at: Any) -> Any:
+        row, column = (*at[:-1], k, s), at[-1]
+        weight = w[column // lanes, k, column % lanes, s]
+        return te.sum(widened(x[row]) * widened(weight), axis=[k, s])
+
+    return te.compute((*x.shape[:-2], panels * lanes), value, name="matmul_pairs")

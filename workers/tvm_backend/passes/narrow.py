@@ -1,0 +1,182 @@
+"""bfloat16 between kernels: a value is rounded once, by the kernel that produces it.
+
+Products read bits (``to_bf16``). Once operators are fused, what one kernel hands to the next is known: a value that a
+product reads as bits, and every map in blocks, is stored as bits. Its producer rounds it last; other readers widen it
+first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm import relax, topi
+
+from workers.tvm_backend.dot.bits import BITS
+from workers.tvm_backend.passes.layout.expressions import Binding, operands, operator, shape
+from workers.tvm_backend.passes.layout.narrow_compute import from_bf16, to_bf16
+
+BLOCKED_AXES = 5
+"""Number of axes of a map in blocks of channels."""
+
+
+def store_narrow(mod: tvm.IRModule) -> tvm.IRModule:
+    """Let kernels store bits where others read bits.
+
+    Args:
+        mod: after ``FuseOps`` and before ``FuseTIR``; ``main`` is straight-line.
+    """
+    main = mod["main"]
+    bindings = [(each.var, each.value) for block in main.body.blocks for each in block.bindings]
+    narrow = _stored_as_bits(mod, bindings, main.body.body)
+    return _Narrowing(mod, narrow).run(bindings) if narrow else mod
+
+
+def _stored_as_bits(mod: tvm.IRModule, bindings: Sequence[Binding], result: relax.Expr) -> set[relax.Var]:
+    """Values that kernels make and kernels alone read: maps in blocks, and what products alone read."""
+    made = {var for var, value in bindings if _is_kernel(mod, value) and shape(var) is not None}
+    readers: Counter[relax.Var] = Counter()
+    as_bits: Counter[relax.Var] = Counter()
+    for _, value in bindings:
+        for var in set(operands(value)):
+            readers[var] += 1
+            as_bits[var] += _rounds(value)
+        if not _is_kernel(mod, value):
+            made -= set(operands(value))
+    made -= set(operands(result))
+    return {var for var in made if len(shape(var) or ()) == BLOCKED_AXES or 0 < readers[var] == as_bits[var]}
+
+
+def _is_kernel(mod: tvm.IRModule, value: relax.Expr) -> bool:
+    if operator(value) == "relax.call_tir":
+        return True
+    return isinstance(value, relax.Call) and isinstance(value.op, relax.GlobalVar)
+
+
+def _rounds(value: relax.Expr) -> bool:
+    return operator(value) == "relax.call_tir" and str(value.args[0].name_hint).startswith(to_bf16.__name__)
+
+
+def _reshape(builder: relax.BlockBuilder, inputs: Sequence[relax.Var], shape: Sequence[int]) -> relax.Call:
+    return builder.call_te(topi.reshape, inputs[0], shape, primfunc_name_hint="reshape")
+
+
+def _concatenate(builder: relax.BlockBuilder, inputs: Sequence[relax.Var], shape: Sequence[int]) -> relax.Call:
+    first = inputs[0].ty.shape.values
+    axis = next(at for at, extent in enumerate(shape) if int(first[at]) != extent)
+    return builder.call_te(topi.concatenate, list(inputs), axis, primfunc_name_hint="concatenate")
+
+
+MOVES = {"reshape": _reshape, "concatenate": _concatenate}
+"""Kernels that only move values, by the names that TVM gives them, and how to make them of bits."""
+
+
+class _Narrowing:
+    """Rebuilds ``main``, and the functions that read or make what is stored as bits."""
+
+    def __init__(self, mod: tvm.IRModule, narrow: set[relax.Var]) -> None:
+        self._mod, self._narrow = mod, narrow
+        self._builder = relax.BlockBuilder(mod)
+        self._new: dict[relax.Var, relax.Expr] = {}
+        self._functions: dict[tuple[Any, ...], relax.GlobalVar] = {}
+
+    def run(self, bindings: Sequence[Binding]) -> tvm.IRModule:
+        """The module."""
+        main = self._mod["main"]
+        calls = [(var, self._kernel(var, value)) for var, value in bindings]
+        params = list(main.params)
+        with self._builder.function("narrow_main", params):
+            with self._builder.dataflow():
+                for var, value in calls:
+                    self._new[var] = self._builder.emit(_substituted(value, self._new), name_hint=str(var.name))
+                result = self._builder.emit_output(_substituted(main.body.body, self._new))
+            self._builder.emit_func_output(result)
+        made = self._builder.get()
+        new = made["narrow_main"]
+        functions = {var: each for var, each in made.functions.items() if str(var.name_hint) != "narrow_main"}
+        functions[made.get_global_var("main")] = relax.Function(
+            new.params, new.body, main.ret_ty, main.is_pure, main.attrs
+        )
+        return tvm.IRModule(functions, attrs=made.attrs)
+
+    def _kernel(self, var: relax.Var, value: relax.Expr) -> relax.Expr:
+        """The call of a kernel that reads and makes bits where these are stored; anything else as it is."""
+        if not _is_kernel(self._mod, value):
+            return value
+        tir = operator(value) == "relax.call_tir"
+        args = list(value.args[1].fields if tir else value.args)
+        reads = tuple(isinstance(each, relax.Var) and each in self._narrow for each in args)
+        if _rounds(value) and reads == (True,):
+            return args[0]
+        if not any(reads) and var not in self._narrow:
+            return value
+        if tir and all(reads) and var in self._narrow and (kept := self._kept(value, var)) is not None:
+            return kept
+        callee = value.args[0] if tir else value.op
+        key = callee, reads, var in self._narrow
+        if key not in self._functions:
+            self._functions[key] = self._made(var, value, args, reads)
+        return relax.Call(self._functions[key], args)
+
+    def _kept(self, value: relax.Call, var: relax.Var) -> relax.Expr | None:
+        """A kernel that only moves values, on bits: to widen and to round them would be work for nothing."""
+        move = next((made for name, made in MOVES.items() if str(value.args[0].name_hint).startswith(name)), None)
+        if move is None:
+            return None
+        inputs = [relax.Var("x", relax.TensorType(each.ty.shape, BITS)) for each in value.args[1].fields]
+        call = move(self._builder, inputs, [int(extent) for extent in var.ty.shape.values])
+        return relax.Call(call.op, [call.args[0], value.args[1], *call.args[2:]], call.attrs, call.ty_args)
+
+    def _made(self, var: relax.Var, value: relax.Call, args: list[Any], reads: tuple[bool, ...]) -> relax.GlobalVar:
+        """A function like that of a call, which widens what it ``reads`` as bits, and rounds its result."""
+        old = None if operator(value) == "relax.call_tir" else self._mod[value.op]
+        name = str(value.args[0].name_hint if old is None else value.op.name_hint)
+        name = name if name.startswith("fused_") else f"fused_{name}"
+        given = [each.ty for each in args]
+        params = [
+            relax.Var(f"x{at}", relax.TensorType(kind.shape, BITS) if narrow else kind)
+            for at, (kind, narrow) in enumerate(zip(given, reads, strict=True))
+        ]
+        builder = self._builder
+        with builder.function(name, params, attrs={"Primitive": 1}, private=True):
+            with builder.dataflow():
+                taken = [
+                    builder.emit(builder.call_te(from_bf16, param, primfunc_name_hint=from_bf16.__name__))
+                    if narrow
+                    else param
+                    for param, narrow in zip(params, reads, strict=True)
+                ]
+                result = self._body(value, old, taken)
+                if var in self._narrow:
+                    result = builder.call_te(to_bf16, result, primfunc_name_hint=to_bf16.__name__)
+                done = builder.emit_output(result)
+            made = builder.emit_func_output(done)
+        return made
+
+    def _body(self, value: relax.Call, old: relax.Function | None, taken: list[relax.Expr]) -> relax.Expr:
+        builder = self._builder
+        if old is None:
+            return builder.emit(
+                relax.Call(value.op, [value.args[0], relax.Tuple(taken), *value.args[2:]], value.attrs, value.ty_args)
+            )
+        new: dict[relax.Var, relax.Expr] = dict(zip(old.params, taken, strict=True))
+        for block in old.body.blocks:
+            for binding in block.bindings:
+                new[binding.var] = builder.emit(_substituted(binding.value, new), name_hint=str(binding.var.name))
+        return _substituted(old.body.body, new)
+
+
+def _substituted(expr: relax.Expr, new: Mapping[relax.Var, relax.Expr]) -> relax.Expr:
+    """An expression with other variables."""
+    if isinstance(expr, relax.Var):
+        return new.get(expr, expr)
+    if isinstance(expr, relax.Tuple):
+        return relax.Tuple([_substituted(each, new) for each in expr.fields])
+    if isinstance(expr, relax.TupleGetItem):
+        return relax.TupleGetItem(_substituted(expr.tuple_value, new), expr.index)
+    if isinstance(expr, relax.Call):
+        args = [_substituted(each, new) for each in expr.args]
+        return relax.Call(expr.op, args, expr.attrs, expr.ty_args)
+    return expr
