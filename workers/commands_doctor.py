@@ -160,9 +160,13 @@ def tvm_works() -> Iterator[Check]:
 
 
 def judge_figures(found: dict[str, Any]) -> Iterator[Check]:
-    """Peak, bandwidth and noise floor of this host."""
+    """Peak, bandwidth, narrow arithmetic and noise floor of this host."""
     yield Check("peak", True, f"{found['peak_flops'] / 1e9:.4g} GFLOP/s (float32, all cores)", required=False)
     yield Check("bandwidth", True, f"{found['bandwidth'] / 1e9:.3g} GB/s (reading, past the caches)", required=False)
+    instruction = (
+        "AVX512_BF16: twice the peak of float32" if found["bf16"] else "no instruction: float32 on 16-bit storage"
+    )
+    yield Check("bf16", True, instruction, required=False)
     noise = noise_floor(found["medians"])
     detail = f"{share(noise)} (two medians of one kernel differ by less, nineteen times of twenty)"
     remedy = "something else is busy here: measurements will be poor"

@@ -14,10 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tunesmith.targets import Target
 from workers.protocol import Built
 from workers.sandbox.lease import HostLease
 from workers.settings import Settings
 from workers.tvm_backend.build import calibration_kernels
+from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.host import describe
 from workers.tvm_backend.warm import warm
 
@@ -66,6 +68,7 @@ def run_selfcheck() -> dict[str, Any]:
         "peak_flops": max(rates[:-1]),
         "bandwidth": rates[-1],
         "medians": medians,
+        "bf16": cpu_model_of(Target(host.target)).bf16_dot,
     }
 
 

@@ -24,9 +24,11 @@ def test_what_fails_decides_the_exit_status(monkeypatch, capsys):
 
 
 def test_a_noisy_host_is_remarked_on_and_passes():
-    found = {"peak_flops": 5e11, "bandwidth": 4e10, "medians": [1e-3, 1.02e-3, 1.01e-3]}
+    found = {"peak_flops": 5e11, "bandwidth": 4e10, "medians": [1e-3, 1.02e-3, 1.01e-3], "bf16": True}
     quiet = {check.name: check for check in commands_doctor.judge_figures(found)}
     assert quiet["peak"].detail.startswith("500 GFLOP/s")
+    assert "twice the peak" in quiet["bf16"].detail
+    assert "no instruction" in [each.detail for each in commands_doctor.judge_figures({**found, "bf16": False})][2]
     assert (quiet["noise floor"].ok, quiet["noise floor"].remedy) == (True, "")
     noisy = {check.name: check for check in commands_doctor.judge_figures({**found, "medians": [1e-3, 1.4e-3]})}
     assert not noisy["noise floor"].ok
