@@ -12,7 +12,7 @@ from workers.tvm_backend.warm import warm
 FUNCTION = """
 @T.prim_func(s_tir=True)
 def main(
-    A: T.Buffer((2,), "uint16", offset_factor=1),
+    A: T.Buffer((2,), "{left}", offset_factor=1),
     B: T.Buffer(({lanes}, 2), "uint16", offset_factor=1),
     C: T.Buffer(({lanes},), "float32", offset_factor=1, scope="local"),
 ) -> None:
@@ -26,9 +26,9 @@ COMPUTES = """
             for k in T.serial(0, 2):
                 with T.sblock("update"):
                     vi, vk = T.axis.remap("SR", [i, k])
-                    C[vi] = C[vi] + T.reinterpret(
-                        "float32", T.shift_left(T.cast(A[vk], "uint32"), T.uint32(16))
-                    ) * T.reinterpret("float32", T.shift_left(T.cast(B[vi, vk], "uint32"), T.uint32(16)))
+                    C[vi] = C[vi] + {value} * T.reinterpret(
+                        "float32", T.shift_left(T.cast(B[vi, vk], "uint32"), T.uint32(16))
+                    )
 """
 BY_INSTRUCTION = """
         C[T.ramp(0, 1, 16)] = T.call_pure_extern(
@@ -39,31 +39,31 @@ BY_INSTRUCTION = """
             T.reinterpret("int32x16", B.vload([0, 0], "uint16x32")),
         )
 """
-A, B = (
-    'T.broadcast(T.reinterpret("uint32", A.vload([0], "uint16x2")), {lanes})',
-    'T.reinterpret("uint32x{lanes}", B.vload([0, 0], "uint16x{both}"))',
-)
-LOW, HIGH = (
-    "T.shift_left({}, T.broadcast(T.uint32(16), {{lanes}}))",
-    "T.bitwise_and({}, T.broadcast(T.uint32(0xFFFF0000), {{lanes}}))",
+WIDENED = 'T.reinterpret("float32", T.shift_left(T.cast(A[vk], "uint32"), T.uint32(16)))'
+PRODUCT = 'T.broadcast(A[{at}], {{lanes}}) * T.reinterpret("float32x{{lanes}}", {half})'
+B = 'T.reinterpret("uint32x{lanes}", B.vload([0, 0], "uint16x{both}"))'
+HALVES = (
+    f"T.shift_left({B}, T.broadcast(T.uint32(16), {{lanes}}))",
+    f"T.bitwise_and({B}, T.broadcast(T.uint32(0xFFFF0000), {{lanes}}))",
 )
 """The first value of a pair is the lower half of its lane; the second one is the lane without it."""
 
 
 def main() -> None:
     """The command."""
+    metaschedule.INTRINSICS.write_text(json.dumps(as_texts(), separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def as_texts() -> dict[str, list[str]]:
+    """TVM's JSON of each intrinsic: what it computes, and how."""
     warm("llvm")
-    texts = {name: [_json(dot, COMPUTES), _json(dot, _implementation(dot))] for name, dot in BY_NAME.items()}
-    metaschedule.INTRINSICS.write_text(json.dumps(texts, separators=(",", ":")) + "\n", encoding="utf-8")
+    return {name: [_json(dot, COMPUTES), _json(dot, _implementation(dot))] for name, dot in BY_NAME.items()}
 
 
 def _implementation(dot: Dot) -> str:
     if dot is NATIVE:
         return BY_INSTRUCTION
-    products = (
-        " * ".join('T.reinterpret("float32x{lanes}", ' + half.format(side) + ")" for side in (A, B))
-        for half in (LOW, HIGH)
-    )
+    products = (PRODUCT.format(at=at, half=half) for at, half in enumerate(HALVES))
     return '\n        C[T.ramp(0, 1, {lanes})] = C.vload([0], "float32x{lanes}") + ' + " + ".join(products)
 
 
@@ -71,7 +71,8 @@ def _json(dot: Dot, body: str) -> str:
     import tvm
     from tvm.script import from_source
 
-    sizes = {"lanes": dot.lanes, "both": 2 * dot.lanes}
+    left, value = ("uint16", WIDENED) if dot is NATIVE else ("float32", "A[vk]")
+    sizes = {"lanes": dot.lanes, "both": 2 * dot.lanes, "left": left, "value": value}
     function: Any = from_source(FUNCTION.format(body=body.format(**sizes), **sizes))
     return json.dumps(json.loads(tvm.ir.save_json(function)), separators=(",", ":"))
 

@@ -16,7 +16,7 @@ from services.coordinator.scheduling.snapshot import JobSnapshot
 from tunesmith.answers.jobs import JobBody
 from tunesmith.cli import tune
 from tunesmith.client import Job as ClientJob
-from tunesmith.errors import UnknownAllocator, UnknownCostModel, UnknownSearcher, UnknownSpace
+from tunesmith.errors import UnknownAllocator, UnknownCostModel, UnknownPrecision, UnknownSearcher, UnknownSpace
 from tunesmith.options import MAX_PRIORITY, JobOptions
 
 pytestmark = pytest.mark.parallel
@@ -33,6 +33,7 @@ OTHER = JobOptions(
     fast_math=False,
     winograd=False,
     space="tvm",
+    precision="bf16",
 )
 
 
@@ -81,6 +82,7 @@ def test_a_request_becomes_a_row_and_the_same_options_again() -> None:
         ("cost_model", UnknownCostModel),
         ("allocator", UnknownAllocator),
         ("space", UnknownSpace),
+        ("precision", UnknownPrecision),
     ],
 )
 def test_an_unknown_name_is_refused_with_those_that_there_are(field: str, error: type[Exception]) -> None:

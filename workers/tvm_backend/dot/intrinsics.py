@@ -1,7 +1,7 @@
 """Tensor intrinsics: one register of accumulators plus products of bfloat16 pairs.
 
-``C[l] += A[0] * B[l, 0] + A[1] * B[l, 1]`` for each lane. A trace names them, so a process that replays one, or so much
-as opens a MetaSchedule database with it, registers them first.
+``C[l] += A[0] * B[l, 0] + A[1] * B[l, 1]`` for each lane, B being bits and A bits or float32. A trace names them, so a
+process that replays one, or so much as opens a MetaSchedule database with it, registers them first.
 """
 
 from __future__ import annotations
@@ -41,11 +41,16 @@ class Dot:
     helper: str
     operations: float
 
+    @property
+    def takes_bits(self) -> bool:
+        """Of both operands; else the one that is broadcast is float32."""
+        return bool(self.helper)
+
 
 NATIVE = Dot("ts_bf16_dot_16", 16, DPBF16PS, 0.5)
 """AVX512_BF16: one instruction for both products."""
-WIDENING = {lanes: Dot(f"ts_bf16_widen_{lanes}", lanes, "", 1.5) for lanes in (4, 8, 16)}
-"""By lanes: two float32 multiply-adds of operands that are widened in registers."""
+WIDENING = {lanes: Dot(f"ts_bf16_widen_{lanes}", lanes, "", 1.1) for lanes in (4, 8, 16)}
+"""By lanes: two float32 multiply-adds, of a value that was widened before and a weight that is widened in registers."""
 
 BY_NAME = {dot.name: dot for dot in (NATIVE, *WIDENING.values())}
 

@@ -19,7 +19,7 @@ from workers.tvm_backend.design_space.rules import padding
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import axes_of, only
 from workers.tvm_backend.design_space.rules.convolution import TiledLoops, in_threads, operands
-from workers.tvm_backend.design_space.rules.dots import accumulate, dot_of
+from workers.tvm_backend.design_space.rules.dots import accumulate, dot_of, place_widening
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 from workers.tvm_backend.design_space.rules.stages import variables_of
@@ -56,7 +56,7 @@ class BlockedConvolution(Rule):
 class BlockedConv:
     """``Y[n, o, y, x, l] += X[n, h(o, c), f(y, ky), g(x, kx), i] * W[o, c, ky, kx, i, l]``.
 
-    h(o, c) is c where there is one group. Operands may be the bits of bfloat16; then ``i`` is 2i + s in X, and s is W's
+    h(o, c) is c where there is one group. W may be the bits of bfloat16; then ``i`` is 2i + s in X, and s is W's
     last axis.
 
     Attributes:
@@ -163,6 +163,8 @@ def _is_channel(index: Any, variables: list[Any]) -> bool:
 
 def _schedule(sch: Schedule, plan: BlockedConvPlan) -> None:
     block = sch.get_sblock(plan.found.block)
+    if plan.dot is not None:
+        place_widening(sch, block, plan.dot)
     copies = padding.copies(sch, block)
     last = fold(sch, block)
     written = sch.cache_write(block, 0, "local")

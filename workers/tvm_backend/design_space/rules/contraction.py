@@ -18,7 +18,7 @@ Found = TypeVar("Found")
 class Contraction:
     """``C[b, m, n] += A[b, m, k] * B[b, k, n]``: any number of axes of each kind, except for one column axis, C's last.
 
-    Operands may be the bits of bfloat16. Then the last axis of the reduction is that of pairs: ``A[b, m, k, 2]`` and
+    B may be the bits of bfloat16. Then the last axis of the reduction is that of pairs: ``A[b, m, k, 2]`` and
     ``B[n / panel, k, panel, 2]``.
 
     Attributes:
@@ -68,9 +68,9 @@ def match(sch: Schedule, handle: Any) -> Contraction | None:
         return None
     variables = [each.var for each in block.iter_vars]
     out = axes_of(block.body.indices, variables)
-    bits = [str(load.source.dtype) == BITS for load in loads]
-    pair = out_of_pairs(loads, variables) if all(bits) else None
-    if any(bits) and pair is None:
+    bits = any(str(load.source.dtype) == BITS for load in loads)
+    pair = out_of_pairs(loads, variables) if bits else None
+    if bits and pair is None:
         return None
     sides = [_operand(load, variables, pair) for load in loads]
     if not out or any(side is None for side in sides) or sum(out[-1] in side.axes for side in sides if side) != 1:

@@ -30,6 +30,19 @@ def dot_of(cpu: CpuModel, columns: int) -> Dot | None:
     return WIDENING.get(lanes)
 
 
+def place_widening(sch: Schedule, block: Any, dot: Dot) -> None:
+    """Inline the stage that widens what ``block`` reads where an instruction takes bits.
+
+    Elsewhere the stage stays, and pads as well where something is padded.
+    """
+    (wide,) = [each for each in sch.get_producers(block) if str(sch.get(each).writes[0].source.dtype) == "float32"]
+    if dot.takes_bits:
+        sch.compute_inline(wide)
+        return
+    for padded in sch.get_producers(wide):
+        sch.compute_inline(padded)
+
+
 def accumulate(sch: Schedule, block: Any, reduction: Any, count: int, dot: Dot | None) -> None:
     """The straight code of a tile: unrolled, in vectors or marked for an instruction, initialised apart.
 

@@ -17,7 +17,7 @@ from tvm.s_tir import Schedule
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import Contraction, find
-from workers.tvm_backend.design_space.rules.dots import dot_of
+from workers.tvm_backend.design_space.rules.dots import dot_of, place_widening
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.product import Pack, Packing, ProductPlan, arrange, tiled_axis
 from workers.tvm_backend.design_space.rules.registers import product_tiles
@@ -70,6 +70,8 @@ def packings(sch: Schedule, found: Contraction, lanes: int, cpu: CpuModel) -> tu
 def _schedule(sch: Schedule, plan: ProductPlan) -> None:
     found, block = plan.found, sch.get_sblock(plan.found.block)
     packs = plan.packing in (Packing.BEFORE, Packing.INSIDE)
+    if plan.dot is not None:
+        place_widening(sch, block, plan.dot)
     axes = _packed_axes(sch, block, found) if packs else None
     last = fold(sch, block)
     if plan.ragged:

@@ -8,11 +8,13 @@ from tvm.s_tir import Schedule
 
 
 def copies(sch: Schedule, block: Any) -> list[str]:
-    """Names of the blocks that pad what ``block`` reads; those that pad by nothing are inlined."""
+    """Names of the blocks that pad or widen what ``block`` reads; those that do neither are inlined."""
     found = []
     for producer in sch.get_producers(block):
         made = sch.get(producer)
-        before, after = ([int(side) for side in region.source.shape] for region in (made.reads[0], made.writes[0]))
+        before, after = (
+            (str(region.source.dtype), *map(int, region.source.shape)) for region in (made.reads[0], made.writes[0])
+        )
         if before == after:
             sch.compute_inline(producer)
         else:

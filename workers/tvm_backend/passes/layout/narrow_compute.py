@@ -83,7 +83,7 @@ def _convolved(
     """``source_of`` gives the input block for an output block and the number of a block of weights."""
     n, _, height, width, _ = (int(d) for d in x.shape)
     outs, blocks, kh, kw, inner, lanes, pair = (int(d) for d in w.shape)
-    source = padded(x, padding)
+    source = _wide(padded(x, padding))
     out_h = extent(height, kh, stride[0], padding[0::2], dilation[0])
     out_w = extent(width, kw, stride[1], padding[1::2], dilation[1])
     cb, ky, kx, ci, s = (
@@ -94,7 +94,7 @@ def _convolved(
     def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
         row, column = y * stride[0] + ky * dilation[0], c * stride[1] + kx * dilation[1]
         pixel = source[b, source_of(o, cb), row, column, ci * pair + s]
-        return te.sum(widened(pixel) * widened(w[o, cb, ky, kx, ci, lane, s]), axis=[cb, ky, kx, ci, s])
+        return te.sum(pixel * widened(w[o, cb, ky, kx, ci, lane, s]), axis=[cb, ky, kx, ci, s])
 
     return te.compute((n, outs, out_h, out_w, lanes), value, name=name)
 
@@ -112,9 +112,16 @@ def matmul_pairs(x: te.Tensor, w: te.Tensor) -> te.Tensor:
     panels, depth, lanes, pair = (int(d) for d in w.shape)
     k, s = te.reduce_axis((0, depth), "k"), te.reduce_axis((0, pair), "s")
 
+    source = _wide(x)
+
     def value(*at: Any) -> Any:
         row, column = (*at[:-1], k, s), at[-1]
         weight = w[column // lanes, k, column % lanes, s]
-        return te.sum(widened(x[row]) * widened(weight), axis=[k, s])
+        return te.sum(source[row] * widened(weight), axis=[k, s])
 
     return te.compute((*x.shape[:-2], panels * lanes), value, name="matmul_pairs")
+
+
+def _wide(x: te.Tensor) -> te.Tensor:
+    """bfloat16 as float32, in a stage of its own: inlined where an instruction takes bits."""
+    return te.compute(x.shape, lambda *at: widened(x(*at)), name="wide")
