@@ -12,6 +12,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 import rule_checks
+import torch
+from encoders import Encoder, save
 from small_nets import Array, Net, by_onnxruntime, calls, run_network
 
 from tunesmith import metaschedule
@@ -133,3 +135,24 @@ def test_rounding_is_that_of_bfloat16() -> None:
     with np.errstate(invalid="ignore"):  # some of the bits are signalling NaN
         right = values.astype(ml_dtypes.bfloat16).astype(np.float32)
     np.testing.assert_array_equal(ours.astype(np.float32), right)
+
+
+def test_a_residual_stream_stays_float32(tmp_path: Path) -> None:
+    net, ids = Encoder(64, 2, 1, 16), torch.randint(0, 500, (1, 16))
+    save(net, (ids,), tmp_path / "encoder.pt2")
+    made = pipeline.prepare(import_model.import_model(tmp_path / "encoder.pt2", "pt2"), BF16)
+    found = calls(made.module)
+    assert sum(count for name, count in found.items() if "matmul_pairs" in name) == 5, found
+    main = tir.load_module(made.module)["main"]
+    bits = {
+        str(each.value.args[0].name_hint)
+        for block in main.body.blocks
+        for each in block.bindings
+        if str(each.var.ty.dtype) == "uint16" and getattr(each.value.op, "name", "") == "relax.call_tir"
+    }
+    assert any("gelu" in name for name in bits), "what a product alone reads is bits"
+    assert (found["layer_norm"], found["fused_layer_norm"]) == (1, 1), (
+        "the first one is added later, the last one is not"
+    )
+    (ours,) = run_network(made, ids.numpy())
+    close(ours, net(ids).detach().numpy(), 1e-2)

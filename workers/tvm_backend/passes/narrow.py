@@ -15,6 +15,7 @@ import tvm
 from tvm import relax, topi
 
 from workers.tvm_backend.dot.bits import BITS
+from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.expressions import Binding, operands, operator, shape
 from workers.tvm_backend.passes.layout.narrow_compute import from_bf16, to_bf16
 
@@ -46,7 +47,11 @@ def _stored_as_bits(mod: tvm.IRModule, bindings: Sequence[Binding], result: rela
         if not _is_kernel(mod, value):
             made -= set(operands(value))
     made -= set(operands(result))
-    return {var for var in made if len(shape(var) or ()) == BLOCKED_AXES or 0 < readers[var] == as_bits[var]}
+    return {var for var in made if _is_map(shape(var) or ()) or 0 < readers[var] == as_bits[var]}
+
+
+def _is_map(extents: tuple[int, ...]) -> bool:
+    return len(extents) == BLOCKED_AXES and extents[-1] == LANES
 
 
 def _is_kernel(mod: tvm.IRModule, value: relax.Expr) -> bool:
