@@ -80,6 +80,32 @@ def product(
     return found
 
 
+def between(
+    compute: Callable[..., Any], bits: Sequence[tuple[int, ...]], floats: Sequence[tuple[int, ...]] = ()
+) -> Extracted:
+    """A kernel that widens arguments, computes and rounds its result, as one task.
+
+    Args:
+        compute: from tensors to the result.
+        bits, floats: shapes of the arguments that are bits, and of those that are float32, in order.
+    """
+    kinds = [*((shape, BITS) for shape in bits), *((shape, FLOAT) for shape in floats)]
+    inputs = [relax.Var(f"a{at}", relax.TensorType(list(shape), kind)) for at, (shape, kind) in enumerate(kinds)]
+    builder = relax.BlockBuilder()
+
+    def whole(*given: Any) -> Any:
+        return to_bf16(compute(*map(from_bf16, given[: len(bits)]), *given[len(bits) :]))
+
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            y = builder.emit_output(builder.call_te(whole, *inputs, primfunc_name_hint="between"))
+        builder.emit_func_output(y)
+    mod = builder.get()
+    mod["main"] = mod["main"].with_attr("input_names", json.dumps([str(each.name) for each in inputs]))
+    (found,) = extract_tasks.extract_tasks(pipeline.prepare(mod).module)
+    return found
+
+
 def dense(rows: tuple[int, ...], panels: int, depth: int, lanes: int = LANES, **options: bool) -> Extracted:
     """A dense layer; ``depth`` counts pairs."""
     columns = panels * lanes

@@ -10,11 +10,14 @@ import rule_checks
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pair_tasks import ZNVER4, check, convolution, dense
+from pair_tasks import ZNVER4, between, check, convolution, dense
 
 import tvm  # isort: skip
+from tvm import topi  # isort: skip
 
 from workers.tvm_backend import tir
+from workers.tvm_backend.passes import ordering
+from workers.tvm_backend.passes.layout.compute import depthwise_conv2d_blocked
 
 pytestmark = pytest.mark.parallel
 
@@ -65,6 +68,20 @@ def test_convolutions(
 
 def test_convolutions_of_groups() -> None:
     assert check(convolution((1, 4, 7, 7), 2, (3, 3), padding=(1, 1, 1, 1), groups=2)) == 2
+
+
+MAP = (1, 2, 9, 9, 16)
+OTHERS = {
+    "max pool": (lambda x: ordering.max_pool(x, [3, 3], [2, 2], [1] * 4, [1, 1], [1, 2, 5, 5, 16]), [MAP], []),
+    "depthwise": (lambda x, w: depthwise_conv2d_blocked(x, w, (1, 1), (1,) * 4, (1, 1)), [MAP], [(2, 3, 3, 16)]),
+    "sum of two": (lambda x, y: topi.nn.relu(topi.add(x, y)), [MAP, MAP], []),
+    "mean": (lambda x: topi.sum(x, axis=[2, 3], keepdims=True), [MAP], []),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_stands_between_products(name: str) -> None:
+    assert check(between(*OTHERS[name])) >= 2
 
 
 @pytest.mark.parametrize("task", [dense((12,), 4, 32), convolution((1, 2, 8, 8), 4, (3, 3))], ids=["dense", "conv"])

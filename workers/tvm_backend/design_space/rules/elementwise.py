@@ -47,7 +47,7 @@ class Elementwise(Rule):
         if stages is None:
             return
         last = stages[-1]
-        length, most = common_axes(last), cpu.lanes() if all(stage.float32 for stage in stages) else 1
+        length, most = common_axes(last), cpu.lanes() if all(stage.in_lanes for stage in stages) else 1
         if length == 0:
             yield from _transposing(last, inlined, most, cpu)
             return

@@ -131,7 +131,7 @@ def widths(columns: int, cpu: CpuModel) -> list[tuple[int, int]]:
 def match(stages: list[Stage] | None) -> RowProgram | None:
     """The stages as a program over rows; None when they are something else."""
     reductions = [stage for stage in stages or () if stage.reduction]
-    if not stages or not reductions or not reductions[0].spatial or not all(stage.float32 for stage in stages):
+    if not stages or not reductions or not reductions[0].spatial or not all(stage.in_lanes for stage in stages):
         return None
     columns, spatial = math.prod(reductions[0].reduction), reductions[0].spatial
     rank = max([1, *(at + 1 for at, extent in enumerate(spatial) if extent > 1)])

@@ -12,6 +12,8 @@ from tvm.ir import TensorLoad, Var
 from tvm.s_tir import Schedule
 from tvm.tirx import BufferStore, IntImm, IterVar
 
+from workers.tvm_backend.dot.bits import BITS
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -36,10 +38,10 @@ class Stage:
         return [each.var for each in self.block.iter_vars]
 
     @property
-    def float32(self) -> bool:
-        """It reads and writes nothing else."""
+    def in_lanes(self) -> bool:
+        """It reads and writes float32 and the bits of bfloat16 alone, and computes in 32-bit lanes."""
         return all(
-            str(tensor.dtype) == "float32"
+            str(tensor.dtype) in ("float32", BITS)
             for tensor in (self.block.writes[0].source, *(load.source for load in self.loads()))
         )
 

@@ -89,7 +89,7 @@ def match(sch: Schedule) -> Window | None:
     """The workload as one reduction over windows and what is element by element around it."""
     stages = find(sch)
     reductions = [stage for stage in stages or () if stage.reduction]
-    if not stages or len(reductions) != 1 or not all(stage.float32 for stage in stages):
+    if not stages or len(reductions) != 1 or not all(stage.in_lanes for stage in stages):
         return None
     stage, at = reductions[0], stages.index(reductions[0])
     if any(later.spatial[:-1] != stage.spatial[:-1] for later in stages[at + 1 :]) or len(stage.spatial) < 2:
