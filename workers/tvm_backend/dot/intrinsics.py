@@ -43,7 +43,7 @@ class Dot:
 
     @property
     def takes_bits(self) -> bool:
-        """Of both operands; else the one that is broadcast is float32."""
+        """Whether both operands are bits; else the one that is broadcast is float32."""
         return bool(self.helper)
 
 
