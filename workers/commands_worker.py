@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from tunesmith.data_folder import prepare
 from tunesmith.errors import InvalidInput
 from tunesmith.names import CONNECTION_FILE, MEASURING
+from tunesmith.starting import undisturbed
 from workers.commands_enrol import broker_users, enrol, list_enrolled, revoke
 from workers.settings import Settings
 
@@ -48,11 +49,18 @@ def run_worker(
     given = {"queues": queues, "broker_url": broker, "concurrency": concurrency}
     chosen = {name: v for name, v in given.items() if v is not None}
     settings = _settings((joined(join, _settings(chosen)) if join else {}) | chosen)
+    prepare(settings.data_dir, settings.umask)
+    with undisturbed():
+        controller = _controller(settings)
+    controller.start()
+    raise typer.Exit(controller.exitcode or 0)
+
+
+def _controller(settings: Settings) -> Any:
+    """Celery's worker; not by its command line, as importing its shell takes a third of a second."""
     from workers.app import create_app
 
-    prepare(settings.data_dir, settings.umask)
-    # Not Celery's command line: importing its shell takes a third of a second.
-    controller = create_app(settings).Worker(
+    return create_app(settings).Worker(
         hostname=f"{'+'.join(settings.queues)[:60]}-{os.getpid()}@{socket.gethostname()}",
         pool="prefork",
         concurrency=settings.concurrency,
@@ -61,8 +69,6 @@ def run_worker(
         without_mingle=True,
         without_heartbeat=True,
     )
-    controller.start()
-    raise typer.Exit(controller.exitcode or 0)
 
 
 def joined(data_dir: Path, settings: Settings) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from tunesmith.safe_path import leave_working_folder
 
 leave_working_folder(__file__)
 
-from services.coordinator.main import main
+from tunesmith.starting import undisturbed
+
+with undisturbed():
+    from services.coordinator.main import main
 
 sys.exit(main())

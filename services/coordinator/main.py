@@ -19,6 +19,7 @@ from services.coordinator.rates import DASHBOARD_HEADER
 from services.coordinator.settings import Settings
 from tunesmith.data_folder import prepare
 from tunesmith.errors import SchemaMismatch, TunesmithError
+from tunesmith.starting import undisturbed
 from tunesmith.terminal import print_anything
 
 SHUTDOWN_SECONDS = 5
@@ -45,7 +46,8 @@ def main() -> int:
         level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     try:
-        app = create_app(settings, dashboard=dashboard(settings) if settings.dashboard else None)
+        with undisturbed():
+            app = create_app(settings, dashboard=dashboard(settings) if settings.dashboard else None)
     except SchemaMismatch as error:
         print(f"error: {error.detail}", file=sys.stderr, flush=True)
         return error.exit_code

@@ -56,10 +56,10 @@ WORKER_SETTINGS = frozenset(
 """The settings of ``workers.settings``, which services may not import; a test compares the two."""
 
 DATABASE = frozenset({"database_url"})
-DEVICE_SETTINGS = frozenset(
-    {"data_dir", "lease_file", "tracker", "device_key", "memory_share", "simulate", "log_level", "trust_models"}
-)
-"""A device runs candidates, code that nobody has read: no URL with a password in it is near."""
+TRACKER_SETTINGS = frozenset({"data_dir", "lease_file", "tracker", "device_key", "log_level"})
+DEVICE_SETTINGS = frozenset({"memory_share", "trust_models"})
+"""A device runs candidates, code that nobody has read: no setting of the service is near that it does without."""
+_NO_DEVICES = frozenset({MARK, "CELERY_LOADER", "XDG_CACHE_HOME"})
 
 
 def for_service(env: Mapping[str, str]) -> dict[str, str]:
@@ -77,9 +77,15 @@ def for_worker(env: Mapping[str, str], without: frozenset[str] = frozenset()) ->
     return _pick(env, _SYSTEM | _COMPUTE, _SYSTEM_PREFIXES + _COMPUTE_PREFIXES, WORKER_SETTINGS - without)
 
 
+def for_tracker(env: Mapping[str, str]) -> dict[str, str]:
+    """For the tracker, which hands the device out."""
+    return for_worker(env, WORKER_SETTINGS - TRACKER_SETTINGS)
+
+
 def for_device(env: Mapping[str, str]) -> dict[str, str]:
-    """For the tracker and the device."""
-    return for_worker(env, WORKER_SETTINGS - DEVICE_SETTINGS)
+    """For the device: where it finds more than this, it starts anew without it, once it has loaded everything."""
+    found = for_worker(env, WORKER_SETTINGS - DEVICE_SETTINGS)
+    return {key: value for key, value in found.items() if key not in _NO_DEVICES}
 
 
 def _pick(

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from services.embedded import redis_server
 from services.embedded.child import ChildSpec
-from services.embedded.environment import DATABASE, for_coordinator, for_device, for_service, for_worker
+from services.embedded.environment import (
+    DATABASE,
+    for_coordinator,
+    for_device,
+    for_service,
+    for_tracker,
+    for_worker,
+)
 from services.embedded.net import accepts, free_port, get_json
 from tunesmith import broker_users
 from tunesmith.child_process import THREADS
@@ -63,8 +70,7 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
     worker = for_worker(env)
     searchers = max(1, options.workers // 2)
     others = max(1, options.workers - searchers)
-    bare = for_device(env)
-    device = {key: value for key, value in bare.items() if key not in THREADS}
+    device = {key: value for key, value in for_device(env).items() if key not in THREADS}
     return [
         ChildSpec(
             "redis",
@@ -74,7 +80,9 @@ def children(options: StackOptions, temporary: Path) -> list[ChildSpec]:
             wave=2,
         ),
         ChildSpec("coordinator", python("services.coordinator"), for_coordinator(env), may_start=redis_up, wave=1),
-        ChildSpec("tracker", python("workers.tvm_backend.run.tracker", "--port", str(tracker_port)), bare, wave=2),
+        ChildSpec(
+            "tracker", python("workers.tvm_backend.run.tracker", "--port", str(tracker_port)), for_tracker(env), wave=2
+        ),
         ChildSpec(
             "device",
             python(

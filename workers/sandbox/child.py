@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NoReturn
 
+from tunesmith.starting import undisturbed
 from workers.sandbox.box.base import Confinement
 from workers.sandbox.box.entering import enter
 from workers.sandbox.frames import CLAIMS, Channel, Closed
@@ -41,7 +42,8 @@ def main(argv: list[str]) -> int:
     channel = Channel(link.fileno(), os.dup(link.fileno()))
     try:
         factory, arguments = channel.receive()
-        actor = answer(channel, partial(resolve, factory), arguments, reveal=False)
+        with undisturbed():
+            actor = answer(channel, partial(resolve, factory), arguments, reveal=False)
         gc.collect()
         gc.freeze()  # a collection in a child would touch, and so copy, every object that it shares with this process
         while actor is not None:

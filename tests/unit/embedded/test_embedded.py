@@ -15,7 +15,9 @@ from services.embedded.scratch import scratch
 from tunesmith import extras
 from tunesmith.errors import InvalidInput, MissingDependency, StackFailed
 from workers.commands_worker import joined
+from workers.sandbox.environment import scrubbed
 from workers.settings import Settings
+from workers.tvm_backend.run import rpc_server
 
 
 def binary(folder, name):
@@ -114,6 +116,7 @@ SECRETS_OF = {
 
 def test_each_child_knows_what_it_needs(tmp_path):
     given = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONPATH": ":/a::/b", "TVM_LOG_DEBUG": "1", **SECRET}
+    given |= {"TUNESMITH_MEMORY_SHARE": "0.5", "XDG_CACHE_HOME": "/c"}
     options = specs.StackOptions(tmp_path, port=4711, env=given)
     for spec in specs.children(options, tmp_path / "temporary"):
         secrets = {*SECRET, *MEASURES} & set(spec.env)
@@ -121,6 +124,7 @@ def test_each_child_knows_what_it_needs(tmp_path):
         assert spec.env["PYTHONPATH"] == "/a:/b"
         assert spec.env["LC_ALL"] == "C"
         assert ("TVM_LOG_DEBUG" in spec.env) == (spec.name != "redis")
+        assert spec.name != "device" or scrubbed(spec.env, *rpc_server.DEVICE_SETTINGS) == spec.env, "it starts anew"
 
 
 def test_every_setting_of_a_worker_is_passed_on():
@@ -169,7 +173,7 @@ def test_the_host_lease_is_not_the_stacks(children, tmp_path):
     for name, spec in children.items():
         assert spec.env["TMPDIR"] == str(tmp_path / "temporary")
         lease = spec.env.get("TUNESMITH_LEASE_FILE", "/none")
-        assert (lease == "/none") == (name in ("redis", "coordinator"))
+        assert (lease == "/none") == (name in ("redis", "coordinator", "device"))
         assert not Path(lease).is_relative_to(tmp_path / "temporary")
 
 
