@@ -18,7 +18,7 @@ def one_sketch() -> Space:
 def reached(kind: type, mode: str) -> float:
     """Best found over the optimum after five batches, the median of some seeds; ``mode`` names the score function."""
     out = []
-    for seed in range(5 if THOROUGH else 3):
+    for seed in range(5 if THOROUGH else 2):
         task = SyntheticTask(one_sketch(), seed=seed, invalid=0.2)
         searcher = kind(task.space, seed=seed)
         out.append(tune(searcher, task, rounds=5, score=getattr(task, mode), noise=0.01)[-1] / task.best_latency)
