@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import itertools
 import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
+from db.chunks import chunks
 from tunesmith.errors import NotFound
 
-_LOOKED_AT = 500
 _UNFINISHED, _REMOVED = ".incoming-", ".removed-"
 LEFT_BEHIND_SECONDS = 24 * 3600.0
 """No import writes for so long without a pause: an older folder was left by a process that was killed."""
@@ -123,7 +122,7 @@ class BlobStore:
         with self._lock(fcntl.LOCK_EX | fcntl.LOCK_NB) as held:
             for aside in self.directory.glob(f"{_REMOVED}*") if held else ():  # left by a process that was killed
                 aside.replace(self.path(aside.name.removeprefix(_REMOVED)))
-            for some in _chunks(self.all() if only is None else only) if held else ():
+            for some in chunks(self.all() if only is None else only) if held else ():
                 old = {sha for sha in some if self._is_old(self.path(sha), seconds)}
                 for sha in old - named(old):
                     bytes_ = self.size(sha)
@@ -185,12 +184,6 @@ def _remove_unless_written(path: Path, old: bool) -> None:
             if not old:
                 return
         path.unlink(missing_ok=True)
-
-
-def _chunks(items: Iterable[str]) -> Iterator[set[str]]:
-    waiting = iter(items)
-    while chunk := set(itertools.islice(waiting, _LOOKED_AT)):
-        yield chunk
 
 
 class BlobWriter:

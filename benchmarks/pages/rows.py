@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import Engine
 
 from db import models as tables
+from db.chunks import chunks
 from db.models.base import utcnow
 from tunesmith.preparation import PLAIN
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
@@ -65,7 +66,7 @@ class LargeJob:
         now = utcnow()
         with engine.begin() as connection:
             for kind, rows in self._tables(now):
-                for chunk in _chunks(rows):
+                for chunk in chunks(rows, CHUNK):
                     connection.execute(sa.insert(kind), chunk)
             if analyze:
                 connection.exec_driver_sql("ANALYZE")
@@ -255,8 +256,3 @@ class LargeJob:
                 "run_seconds": 0.3,
                 "environment": ENVIRONMENT,
             }
-
-
-def _chunks(rows: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    for start in range(0, len(rows), CHUNK):
-        yield rows[start : start + CHUNK]

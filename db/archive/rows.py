@@ -5,16 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import enum
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, BinaryIO
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from db.chunks import CHUNK, chunks
 from db.models.base import Base, Json, UtcDateTime
 
-CHUNK = 500
-"""Rows that one statement inserts."""
 TIME, DOCUMENT, PLAIN = "time", "json", "plain"
 
 
@@ -58,7 +57,7 @@ def load(connection: Connection, name: str, columns: dict[str, str], lines: Iter
     target = sa.table(name, *(sa.column(column, types[kind]) for column, kind in columns.items()))
     times = [number for number, kind in enumerate(columns.values()) if kind == TIME]
     count = 0
-    for chunk in _chunks(lines):
+    for chunk in chunks(lines):
         rows = []
         for line in chunk:
             values = json.loads(line)
@@ -69,17 +68,6 @@ def load(connection: Connection, name: str, columns: dict[str, str], lines: Iter
         connection.execute(sa.insert(target), rows)
         count += len(rows)
     return count
-
-
-def _chunks(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    chunk: list[bytes] = []
-    for line in lines:
-        chunk.append(line)
-        if len(chunk) == CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
 
 
 def last_ids(connection: Connection) -> dict[str, int]:

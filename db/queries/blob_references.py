@@ -7,6 +7,7 @@ from collections.abc import Collection
 import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
+from db.chunks import chunks
 from db.models import Batch, CostModelRow, Model, WorkloadRow
 
 COLUMNS: tuple[InstrumentedAttribute[str] | InstrumentedAttribute[str | None], ...] = (
@@ -21,17 +22,13 @@ COLUMNS: tuple[InstrumentedAttribute[str] | InstrumentedAttribute[str | None], .
 """Every column that names a blob; a test compares them with the schema."""
 
 
-CHUNK = 500
-
-
 def named(session: Session, blobs: Collection[str] | None = None) -> set[str]:
     """The blobs that rows name; of ``blobs`` those, or all of them."""
     if blobs is None:
         return set(session.scalars(_union(None)))
-    some = sorted(blobs)
     found: set[str] = set()
-    for start in range(0, len(some), CHUNK):
-        found.update(session.scalars(_union(some[start : start + CHUNK])))
+    for some in chunks(sorted(blobs)):
+        found.update(session.scalars(_union(some)))
     return found
 
 

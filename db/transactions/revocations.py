@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db import clock
+from db.chunks import chunks
 from db.models import Job, JobTask, Record
 from db.queries import records as record_rows
 from db.transactions import events
@@ -16,7 +17,6 @@ from db.transactions.champions import revoke, revoke_bests
 from tunesmith.events import RecordsRevoked
 from tunesmith.types import CacheState
 
-CHUNK = 500
 """Ids in one statement."""
 
 
@@ -38,17 +38,13 @@ def revoke_worker(session: Session, worker_id: str, reason: str) -> Revoked:
 def revoke_records(session: Session, ids: Collection[int], reason: str) -> Revoked:
     """Mark records as revoked, and let everything that stands on them stand on the next best."""
     now, found = clock.now(session), sorted(set(ids))
-    for part in _parts(found):
+    for part in chunks(found):
         session.execute(sa.update(Record).where(Record.id.in_(part)).values(revoked_at=now))
     session.expire_all()
-    champions = sum(revoke(session, part) for part in _parts(found))
-    tasks = sum(revoke_bests(session, part, reason) + _replace_baselines(session, part) for part in _parts(found))
+    champions = sum(revoke(session, part) for part in chunks(found))
+    tasks = sum(revoke_bests(session, part, reason) + _replace_baselines(session, part) for part in chunks(found))
     events.append(session, RecordsRevoked(len(found), champions, tasks, reason))
     return Revoked(len(found), champions, tasks)
-
-
-def _parts(ids: Sequence[int]) -> Iterable[Sequence[int]]:
-    return (ids[at : at + CHUNK] for at in range(0, len(ids), CHUNK))
 
 
 def _replace_baselines(session: Session, ids: Sequence[int]) -> int:
