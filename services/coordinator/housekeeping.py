@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from db.blobs import BlobStore
@@ -45,10 +45,6 @@ class Pruned:
     events: int = 0
     blobs: int = 0
     bytes: int = 0
-
-    def to_json(self) -> dict[str, int]:
-        """By name."""
-        return asdict(self)
 
 
 def prune(sessions: Sessions, readers: Sessions, blobs: BlobStore, keep: Retention, *, dry_run: bool = False) -> Pruned:

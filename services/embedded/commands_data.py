@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,7 +51,7 @@ def prune(
         found = run(sessions, readers, BlobStore(settings.blobs()), keep, dry_run=dry_run)
     does = "would remove" if dry_run else "removed"
     _print(
-        found.to_json(),
+        asdict(found),
         f"{does} {found.jobs} jobs, {found.records} records, {found.events} events, "
         f"{found.blobs} blobs ({found.bytes} bytes)",
         as_json,
