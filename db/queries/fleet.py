@@ -94,10 +94,7 @@ def cost_models(
     if job_id is not None:
         query = query.where(row.job_id == job_id)
     if before is not None:
-        bound = sa.tuple_(
-            sa.bindparam(None, before[0], row.created_at.type), sa.bindparam(None, before[1], row.id.type)
-        )
-        query = query.where(sa.tuple_(row.created_at, row.id) < bound)
+        query = query.where(sa.tuple_(row.created_at, row.id) < before)
     return session.scalars(query).all()
 
 

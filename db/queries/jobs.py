@@ -57,8 +57,7 @@ def page(
         query = query.where(sa.or_(Job.target_spec == target, Job.target_hash == target))
     if after is not None:
         here = sa.tuple_(column, Job.id)
-        bound = sa.tuple_(sa.bindparam(None, after[0], column.type), sa.bindparam(None, after[1], Job.id.type))
-        query = query.where(here < bound if descending else here > bound)
+        query = query.where(here < after if descending else here > after)
     order = (column.desc(), Job.id.desc()) if descending else (column, Job.id)
     return session.scalars(query.order_by(*order).limit(limit)).all()
 

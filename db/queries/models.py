@@ -13,11 +13,13 @@ from tunesmith.messages import ModelWeights
 from tunesmith.types import CacheState
 
 
-def tasks(session: Session, model_id: str) -> Sequence[tuple[ModelTask, WorkloadRow]]:
-    """A model's tasks with their workloads, in the model's order."""
+def tasks(
+    session: Session, model_id: str, after: int = -1, limit: int | None = None
+) -> Sequence[tuple[ModelTask, WorkloadRow]]:
+    """A model's tasks with a position greater than ``after`` with their workloads, in the model's order."""
     query = sa.select(ModelTask, WorkloadRow).join(WorkloadRow, ModelTask.workload_hash == WorkloadRow.hash)
-    rows = session.execute(query.where(ModelTask.model_id == model_id).order_by(ModelTask.position))
-    return [(task, workload) for task, workload in rows]
+    query = query.where(ModelTask.model_id == model_id, ModelTask.position > after)
+    return [(task, workload) for task, workload in session.execute(query.order_by(ModelTask.position).limit(limit))]
 
 
 def weights(session: Session, job: Job, workload: str) -> ModelWeights | None:
@@ -85,12 +87,8 @@ def page(session: Session, *, owner: str | None, before: tuple[dt.datetime, str]
     if owner is not None:
         query = query.where(Model.owner == owner)
     if before is not None:
-        query = query.where(sa.tuple_(Model.created_at, Model.id) < sa.tuple_(*_bound(before)))
+        query = query.where(sa.tuple_(Model.created_at, Model.id) < before)
     return session.scalars(query).all()
-
-
-def _bound(before: tuple[dt.datetime, str]) -> tuple[sa.BindParameter[dt.datetime], sa.BindParameter[str]]:
-    return sa.bindparam(None, before[0], Model.created_at.type), sa.bindparam(None, before[1], Model.id.type)
 
 
 def task_counts(session: Session, model_ids: Sequence[str]) -> dict[str, int]:
@@ -98,13 +96,6 @@ def task_counts(session: Session, model_ids: Sequence[str]) -> dict[str, int]:
     query = sa.select(ModelTask.model_id, sa.func.count()).where(ModelTask.model_id.in_(model_ids))
     found = session.execute(query.group_by(ModelTask.model_id))
     return {str(model): int(number) for model, number in found}
-
-
-def tasks_page(session: Session, model_id: str, after: int, limit: int) -> Sequence[tuple[ModelTask, WorkloadRow]]:
-    """Tasks of a model with a position greater than ``after``."""
-    query = sa.select(ModelTask, WorkloadRow).join(WorkloadRow, ModelTask.workload_hash == WorkloadRow.hash)
-    query = query.where(ModelTask.model_id == model_id, ModelTask.position > after)
-    return [(task, row) for task, row in session.execute(query.order_by(ModelTask.position).limit(limit))]
 
 
 def jobs_of(session: Session, model_id: str, limit: int = 5) -> Sequence[tuple[str, str]]:

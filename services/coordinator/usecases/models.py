@@ -202,7 +202,7 @@ def tasks(
     after = decode_number(cursor, -1)
     with context.reading() as session:
         visible(session, caller, model_id)
-        rows = model_rows.tasks_page(session, model_id, after, limit + 1)
+        rows = model_rows.tasks(session, model_id, after, limit + 1)
         items = [
             ModelTaskBody.of(
                 task,
