@@ -80,9 +80,9 @@ def best_elsewhere(
     return session.scalars(query.order_by(Record.latency, Record.id).limit(limit)).all()
 
 
-def latest_baseline(session: Session, workload: str, target: str, cache: CacheState) -> Record | None:
-    """The newest record of a workload's default schedule on a target; None where it never ran in that state."""
-    query = sa.select(Record).where(
+def latest_baseline(session: Session, workload: str, target: str, cache: CacheState) -> float | None:
+    """Seconds of a workload's default schedule on a target, as measured last; None where it never ran in that state."""
+    query = sa.select(Record.latency).where(
         Record.workload_hash == workload,
         Record.target_hash == target,
         Record.latency.is_not(None),

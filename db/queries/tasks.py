@@ -27,7 +27,7 @@ def tasks(
     page before."""
     page = sa.select(JobTask.id).where(JobTask.job_id == job_id)
     if after is not None:
-        page = page.where(sa.tuple_(JobTask.position, JobTask.id) > sa.tuple_(*map(sa.literal, after)))
+        page = page.where(sa.tuple_(JobTask.position, JobTask.id) > after)
     # The page's ids come first: else all tasks of the job are joined, whole, before they are put in order.
     page = page.order_by(JobTask.position, JobTask.id).limit(limit)
     query = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -147,16 +147,12 @@ def adopt_earlier(session: Session, job: Job) -> int:
             continue
         task.known_seconds = task.best_seconds = earlier[task.workload_hash].latency
         task.best_record_id = record
-        task.untuned_seconds = _untuned(session, task, job.target_hash, caches)
+        task.untuned_seconds = records.latest_baseline(
+            session, task.workload_hash, job.target_hash, caches[task.workload_hash]
+        )
         known += 1
     session.flush()
     return known
-
-
-def _untuned(session: Session, task: JobTask, target: str, caches: Mapping[str, CacheState]) -> float | None:
-    """The default schedule's latency in seconds, as it was measured last; None where it never ran."""
-    latest = records.latest_baseline(session, task.workload_hash, target, caches[task.workload_hash])
-    return latest.latency if latest is not None else None
 
 
 def adopt(session: Session, found: AdoptableChampion) -> bool:

@@ -17,8 +17,6 @@ from db.transactions.champions import revoke, revoke_bests
 from tunesmith.events import RecordsRevoked
 from tunesmith.types import CacheState
 
-"""Ids in one statement."""
-
 
 @dataclass(frozen=True)
 class Revoked:
@@ -64,10 +62,9 @@ def _replace_baselines(session: Session, ids: Sequence[int]) -> int:
             )
         )
         for task in session.scalars(query.with_for_update(of=JobTask)):
-            latest = record_rows.latest_baseline(
+            task.untuned_seconds = record_rows.latest_baseline(
                 session, record.workload_hash, record.target_hash, CacheState(record.cache)
             )
-            task.untuned_seconds = latest.latency if latest is not None else None
             changed += 1
     session.flush()
     return changed
