@@ -16,7 +16,6 @@ from tunesmith.broker_users import KEY_PREFIX
 from tunesmith.child_process import THREADS
 from tunesmith.errors import SchemaMismatch
 from tunesmith.messages import CORE_QUEUES, INGEST, SEARCH, measure_queue
-from tunesmith.starting import undisturbed
 from workers import logs, refusing
 from workers.broker import GuardedTransport, restrict_remote_control
 from workers.core import lost_work, tasks
@@ -155,13 +154,12 @@ def _follow_children(settings: Settings, context: Any) -> None:
     def start(**_: Any) -> None:
         die_with_parent()
         imports = INGEST in queues and getattr(current_process(), "index", 0) == 0
-        with undisturbed():
-            if imports:
-                context().importing.begin()
-            if SEARCH in queues or imports:
-                from workers.tvm_backend.warm import warm
+        if imports:
+            context().importing.begin()
+        if SEARCH in queues or imports:
+            from workers.tvm_backend.warm import warm
 
-                warm()
+            warm()
 
     signals.worker_process_init.connect(start, weak=False, dispatch_uid="tunesmith.start")
     signals.celeryd_init.connect(lambda **_: restrict_remote_control(), weak=False, dispatch_uid="tunesmith.control")

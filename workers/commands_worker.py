@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from tunesmith.data_folder import prepare
 from tunesmith.errors import InvalidInput
 from tunesmith.names import CONNECTION_FILE, MEASURING
-from tunesmith.starting import undisturbed
 from workers.commands_enrol import broker_users, enrol, list_enrolled, revoke
 from workers.settings import Settings
 
@@ -50,8 +49,7 @@ def run_worker(
     chosen = {name: v for name, v in given.items() if v is not None}
     settings = _settings((joined(join, _settings(chosen)) if join else {}) | chosen)
     prepare(settings.data_dir, settings.umask)
-    with undisturbed():
-        controller = _controller(settings)
+    controller = _controller(settings)
     controller.start()
     raise typer.Exit(controller.exitcode or 0)
 
