@@ -75,7 +75,10 @@ class CpuModel:
         "Caches, innermost first.",
     )
     bf16_dot: bool = _figure(
-        False, "", TARGET, "One instruction multiplies and adds pairs of bfloat16 (AVX512_BF16): twice the peak."
+        False,
+        "yes or no",
+        TARGET,
+        "One instruction multiplies and adds pairs of bfloat16 (AVX512_BF16): twice the peak.",
     )
 
     # A core.
