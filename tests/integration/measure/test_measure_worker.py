@@ -27,7 +27,7 @@ from tunesmith.messages import (
 )
 from tunesmith.targets import Target
 from tunesmith.types import FailureKind, StopReason
-from workers.measure import builds, finals
+from workers.measure import builds, finals, task_memory
 from workers.measure.worker import MeasureWorker
 from workers.settings import Settings
 from workers.tvm_backend.run.runner import RpcRunner
@@ -205,7 +205,10 @@ def test_invalid_candidate_costs_itself_only(worker: MeasureWorker, mailbox: Mai
     assert results[1].failure is None
 
 
-def test_build_that_takes_too_long_is_a_build_timeout(worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm) -> None:
+def test_build_that_takes_too_long_is_a_build_timeout(
+    worker: MeasureWorker, mailbox: Mailbox, gemm: Gemm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_memory, "BUILD_ABORT", 1000.0)  # a new builder on a busy machine is slower than usual
     limits = LIMITS.model_copy(update={"build_timeout": 0.005})
     worker.measure(gemm.batch(4, limits=limits, candidates=gemm.batch(4).candidates[1:3]))
     assert {r.failure for r in mailbox.results(4).values()} == {FailureKind.BUILD_TIMEOUT}
