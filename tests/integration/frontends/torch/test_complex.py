@@ -99,7 +99,7 @@ def test_as_pytorch(tmp_path: Path, group: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda net, x: torch.fft.fft(x), "an output of complex numbers"),
+        (lambda net, x: torch.fft.fft(x), "the output .*fft.* of complex numbers"),
         (lambda net, x: torch.fft.fft(x).tanh().real, "aten.tanh.default of complex numbers"),
         (lambda net, x: torch.fft.fft(x, n=4096).real, "4096 elements along an axis"),
     ],
@@ -111,5 +111,5 @@ def test_what_is_refused_says_so(tmp_path: Path, function: Callable[[Any, Tensor
 
 def test_complex_inputs_are_refused(tmp_path: Path) -> None:
     torch.export.save(torch.export.export(Net(lambda net, x: x.abs()), (WEIGHT,)), tmp_path / "m.pt2")
-    with pytest.raises(UnsupportedOperator, match="an input of complex numbers"):
+    with pytest.raises(UnsupportedOperator, match=r"the input .* of complex numbers"):
         import_model.import_model(tmp_path / "m.pt2", "pt2")

@@ -75,7 +75,7 @@ def _wrapped(program: Any) -> tuple[Any, list[Any]]:
     order = constants.graph_inputs(program)
     for node in order:
         if node.name in names and _is_complex(node):
-            raise _unsupported("an input of complex numbers")
+            raise _unsupported(f"the input {node.name!r} of complex numbers")
 
     class Real(base):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -111,7 +111,8 @@ def _interpreter(torch: Any) -> Any:
             args, kwargs = self.fetch_args_kwargs_from_env(node)
             pairs = [each for each in _flat((args, tuple(kwargs.values()))) if isinstance(each, Pair)]
             if node.op == "output" and pairs:
-                raise _unsupported("an output of complex numbers")
+                name = next(each.name for each in node.all_input_nodes if isinstance(self.env[each], Pair))
+                raise _unsupported(f"the output {name!r} of complex numbers")
             if node.op != "call_function" or not (pairs or _is_complex(node)):
                 return super().run_node(node)
             name = node.target.overloadpacket.__name__ if hasattr(node.target, "overloadpacket") else str(node.target)

@@ -246,8 +246,8 @@ def _average(graph: Any, node: Any) -> None:
     x, window, strides, padding, ceil = node.args[:5]
     if ceil:
         raise UnsupportedOperator(
-            f"{node.target} has a divisor_override and ceil_mode, which are not supported together; export the model "
-            "without one of them",
+            f"{node.target}, which makes {node.name!r}, has a divisor_override and ceil_mode, which are not supported "
+            "together; export the model without one of them",
             field="file",
             operators={str(node.target): 1},
         )

@@ -21,6 +21,7 @@ from tunesmith.errors import (
     first_line,
 )
 from tunesmith.model_files import check_archive
+from workers.tvm_backend.frontends import refusals
 from workers.tvm_backend.frontends.onnx.reader import check_shape
 from workers.tvm_backend.frontends.torch import (
     archive,
@@ -32,6 +33,7 @@ from workers.tvm_backend.frontends.torch import (
     precision,
     quantized,
     refuse,
+    resize,
     state,
 )
 
@@ -56,7 +58,7 @@ def _imported(program: Any, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     names += state.expose(program)
     refuse.check(program)
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
-    own = operators.converters()
+    own = {name: _placed(convert) for name, convert in operators.converters().items()}
     constants.check_sizes(program)
     constants.fold(program)
     if complex.is_complex(program):
@@ -76,6 +78,16 @@ def _imported(program: Any, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     main = mod["main"].with_attr("num_input", len(names)).with_attr("input_names", json.dumps(names))
     mod["main"] = main
     return mod
+
+
+def _placed(convert: resize.Convert) -> resize.Convert:
+    """A converter whose refusals name the operator and its place."""
+
+    def converted(node: Any, importer: Any) -> Any:
+        with refusals.at(f"{node.target}, which makes {node.name!r},"):
+            return convert(node, importer)
+
+    return converted
 
 
 def _load(path: Path) -> Any:
@@ -203,7 +215,10 @@ def _decomposed(program: Any) -> Any:
             return program.run_decompositions(_decompositions().table())
     except Exception as error:
         # Decompositions raise what they happen to raise.
+        reason = first_line(error)
+        places = [f" at {node.name!r}" for node in program.graph.nodes if str(node.target) in reason]
         raise ModelRejected(
-            f"torch cannot decompose the exported program: {first_line(error)}; export it without this operator",
+            f"torch cannot decompose the exported program: {reason}{''.join(places[:1])}; "
+            "export it without this operator",
             field="file",
         ) from error
