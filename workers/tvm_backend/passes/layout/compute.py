@@ -12,8 +12,19 @@ from typing import Any
 
 from tvm import te, tirx
 
+from workers.tvm_backend.dot.bits import widened
+
 LANES = 16
 """Channels of a block on every CPU: one AVX-512 register of floats, two of AVX2, four of NEON."""
+
+
+SourceOf = Callable[[Any, Any], Any]
+"""From an output block and the number of a block of weights to a block of the input."""
+
+
+def in_order(_: Any, block: Any) -> Any:
+    """The input block of a convolution of one group: that of the weights."""
+    return block
 
 
 def conv2d_blocked(
@@ -30,7 +41,7 @@ def conv2d_blocked(
     Returns:
         [N, OB, Y, X, co].
     """
-    return _convolved(x, w, stride, padding, dilation, lambda _, block: block, "conv2d_blocked")
+    return convolved(padded(x, padding), w, stride, dilation, in_order, "conv2d_blocked")
 
 
 def group_conv2d_blocked(
@@ -45,38 +56,44 @@ def group_conv2d_blocked(
     Returns:
         [N, OB, Y, X, LANES].
     """
+    return convolved(padded(x, padding), w, stride, dilation, in_groups(x, w), "group_conv2d_blocked")
+
+
+def in_groups(x: te.Tensor, w: te.Tensor) -> SourceOf:
+    """Where the blocks of a group are among those of ``x``."""
     blocks = int(w.shape[1])
     share = int(w.shape[0]) * blocks // int(x.shape[1])  # output blocks of a group
-    return _convolved(
-        x, w, stride, padding, dilation, lambda out, block: out // share * blocks + block, "group_conv2d_blocked"
-    )
+    return lambda out, block: out // share * blocks + block
 
 
-def _convolved(
-    x: te.Tensor,
+def convolved(
+    source: te.Tensor,
     w: te.Tensor,
     stride: tuple[int, int],
-    padding: tuple[int, int, int, int],
     dilation: tuple[int, int],
-    source_of: Callable[[Any, Any], Any],
+    source_of: SourceOf,
     name: str,
 ) -> te.Tensor:
-    """``source_of`` gives the input block for an output block and the number of a block of weights."""
-    n, _, height, width, inner = (int(d) for d in x.shape)
-    outs, blocks, kh, kw, _, lanes = (int(d) for d in w.shape)
-    source = padded(x, padding)
-    out_h, out_w = (
-        extent(height, kh, stride[0], padding[0::2], dilation[0]),
-        extent(width, kw, stride[1], padding[1::2], dilation[1]),
-    )
-    cb, ky, kx, ci = (
-        te.reduce_axis((0, e), name) for e, name in ((blocks, "cb"), (kh, "ky"), (kw, "kx"), (inner, "ci"))
-    )
+    """Convolution of a map that is padded already; weights may be the bits of bfloat16, in pairs of channels.
+
+    Args:
+        source: [N, CB, H, W, inner].
+        w: [OB, CB, KH, KW, inner, co], or [OB, CB, KH, KW, inner / 2, co, 2] of bits.
+        source_of: gives the input block for an output block and the number of a block of weights.
+    """
+    n, _, height, width, _ = (int(d) for d in source.shape)
+    outs, blocks, kh, kw, inner, lanes, *pair = (int(d) for d in w.shape)
+    out_h = extent(height, kh, stride[0], (), dilation[0])
+    out_w = extent(width, kw, stride[1], (), dilation[1])
+    sizes = zip((blocks, kh, kw, inner, *pair), ("cb", "ky", "kx", "ci", "s"), strict=False)
+    cb, ky, kx, ci, *s = (te.reduce_axis((0, size), axis) for size, axis in sizes)
 
     def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
         row, column = y * stride[0] + ky * dilation[0], c * stride[1] + kx * dilation[1]
-        pixel = source[b, source_of(o, cb), row, column, ci]
-        return te.sum(pixel * w[o, cb, ky, kx, ci, lane], axis=[cb, ky, kx, ci])
+        pixel = source[b, source_of(o, cb), row, column, ci * pair[0] + s[0] if pair else ci]
+        place = (o, cb, ky, kx, ci, lane, *s)
+        weight = w[place]
+        return te.sum(pixel * (widened(weight) if pair else weight), axis=[cb, ky, kx, ci, *s])
 
     return te.compute((n, outs, out_h, out_w, lanes), value, name=name)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tvm import relax, te
 
 from workers.tvm_backend.dot.bits import PAIR, rounded, widened
-from workers.tvm_backend.passes.layout.compute import extent, padded, to_blocked
+from workers.tvm_backend.passes.layout.compute import convolved, in_groups, in_order, padded, to_blocked
 
 PATTERN, OUT_ELEMENTWISE, OPAQUE = "op_pattern", 4, 8
 """How TVM may fuse a function: with elementwise ones behind it, not at all."""
@@ -49,7 +48,7 @@ def conv2d_pairs(
     Returns:
         float32 [N, OB, Y, X, co].
     """
-    return _convolved(x, w, stride, padding, dilation, lambda _, block: block, "conv2d_pairs")
+    return convolved(_wide(padded(x, padding)), w, stride, dilation, in_order, "conv2d_pairs")
 
 
 def group_conv2d_pairs(
@@ -64,39 +63,7 @@ def group_conv2d_pairs(
     Returns:
         float32 [N, OB, Y, X, co].
     """
-    blocks = int(w.shape[1])
-    share = int(w.shape[0]) * blocks // int(x.shape[1])  # output blocks of a group
-    return _convolved(
-        x, w, stride, padding, dilation, lambda out, block: out // share * blocks + block, "group_conv2d_pairs"
-    )
-
-
-def _convolved(
-    x: te.Tensor,
-    w: te.Tensor,
-    stride: tuple[int, int],
-    padding: tuple[int, int, int, int],
-    dilation: tuple[int, int],
-    source_of: Callable[[Any, Any], Any],
-    name: str,
-) -> te.Tensor:
-    """``source_of`` gives the input block for an output block and the number of a block of weights."""
-    n, _, height, width, _ = (int(d) for d in x.shape)
-    outs, blocks, kh, kw, inner, lanes, pair = (int(d) for d in w.shape)
-    source = _wide(padded(x, padding))
-    out_h = extent(height, kh, stride[0], padding[0::2], dilation[0])
-    out_w = extent(width, kw, stride[1], padding[1::2], dilation[1])
-    cb, ky, kx, ci, s = (
-        te.reduce_axis((0, size), name)
-        for size, name in ((blocks, "cb"), (kh, "ky"), (kw, "kx"), (inner, "ci"), (pair, "s"))
-    )
-
-    def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
-        row, column = y * stride[0] + ky * dilation[0], c * stride[1] + kx * dilation[1]
-        pixel = source[b, source_of(o, cb), row, column, ci * pair + s]
-        return te.sum(pixel * widened(w[o, cb, ky, kx, ci, lane, s]), axis=[cb, ky, kx, ci, s])
-
-    return te.compute((n, outs, out_h, out_w, lanes), value, name=name)
+    return convolved(_wide(padded(x, padding)), w, stride, dilation, in_groups(x, w), "group_conv2d_pairs")
 
 
 def matmul_pairs(x: te.Tensor, w: te.Tensor) -> te.Tensor:
