@@ -67,10 +67,10 @@ def check_outputs(library: Path, model: Path) -> None:
     assert numerics.error(machine["main"](tvm.runtime.tensor(x)).numpy(), theirs, elsewhere) < 1e-4
 
 
-PASSING_ON = {"redis": 20, "coordinator": 185, "record": 185, "measure": 120}
+PASSING_ON = {"redis": 20, "coordinator": 185, "record": 185, "measure": 165}
 """Who only passes the model on, and the MB that it may need by itself.
 
-5, 156, 117 and 90 were measured; 170 to 179 for `record` once it has judged a challenger, with SciPy's tests.
+5, 156, 117 and 90 were measured; with SciPy's tests, once a challenger was judged, 170 to 179 for `record`, 158 for `measure`.
 """
 
 
