@@ -11,6 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import Base, Created, Leased
 from db.models.jobs import BigId
+from tunesmith.names import DEFAULT_PRECISION
 from tunesmith.states import WorkState
 from tunesmith.types import CacheState, cache_state
 
@@ -101,6 +102,7 @@ class CostModelRow(Base, Created, Leased):
     number: Mapped[int]  # version: counts within the job
     state: Mapped[WorkState] = mapped_column(default=WorkState.QUEUED, index=True)
     features: Mapped[str] = mapped_column(String(60))  # extractor and its version
+    precision: Mapped[str] = mapped_column(String(20), default=DEFAULT_PRECISION)  # precision of its job
     trained_on: Mapped[int] = mapped_column(default=0)  # records
     trained_through: Mapped[int] = mapped_column(BigId, default=0)  # the last record's id
     simulated: Mapped[bool] = mapped_column(default=False)  # what a simulated device invented was in it

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db.models import CostModelRow, Job
-from tunesmith.names import DEFAULT_SPACE
+from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
 from tunesmith.states import WorkState
 
 
@@ -29,12 +29,22 @@ def latest(session: Session, job_id: str) -> TrainedModel | None:
 
 
 def latest_elsewhere(
-    session: Session, target: str, kind: str, features: str, not_job: str, space: str = DEFAULT_SPACE
+    session: Session,
+    target: str,
+    kind: str,
+    features: str,
+    not_job: str,
+    space: str = DEFAULT_SPACE,
+    precision: str = DEFAULT_PRECISION,
 ) -> TrainedModel | None:
     """The newest trained model of a kind for a target that another job left, on the same features and real figures.
 
+    To the features an instruction for narrow products is one opaque call. A model that never saw it ranks its kernels
+    by chance, so each precision has models of its own.
+
     Args:
         space: space of the job that wants it; for a part of a space, only models of such jobs.
+        precision: precision of that job.
     """
     wanted = [
         CostModelRow.target_hash == target,
@@ -42,6 +52,7 @@ def latest_elsewhere(
         CostModelRow.features == features,
         CostModelRow.job_id.is_distinct_from(not_job),
         CostModelRow.simulated.is_(False),
+        CostModelRow.precision == precision,
     ]
     if space != DEFAULT_SPACE:
         wanted.append(CostModelRow.job_id.in_(sa.select(Job.id).where(Job.space == space)))

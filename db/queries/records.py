@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db.models import Batch, Job, Record, WorkloadRow
-from tunesmith.names import DEFAULT_SPACE
+from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
 from tunesmith.types import CacheState, Candidate, FailureKind, Measurement
 
 BLAMELESS = (FailureKind.ABANDONED.value, FailureKind.DEVICE_LOST.value)
@@ -141,11 +141,14 @@ def training_rows(
     job_id: str | None = None,
     not_job: str | None = None,
     space: str = DEFAULT_SPACE,
+    precision: str = DEFAULT_PRECISION,
 ) -> list[TrainingRow]:
     """The newest records that have features, newest first, of one job or of all but one.
 
     Args:
         space: space of the job that learns from others; for a part of a space, only records of such jobs count.
+        precision: precision of that job; of other jobs only records of the same one count, for the reason that
+            ``cost_models.latest_elsewhere`` gives.
     """
     query = (
         sa.select(
@@ -164,7 +167,7 @@ def training_rows(
     if job_id is not None:
         query = query.where(Record.job_id == job_id)
     if not_job is not None:
-        query = query.where(Record.job_id.is_distinct_from(not_job), _real())
+        query = query.join(Job, Record.job_id == Job.id).where(Job.id != not_job, Job.precision == precision, _real())
     if space != DEFAULT_SPACE:
         query = query.where(Record.job_id.in_(sa.select(Job.id).where(Job.space == space)))
     found = session.execute(query.order_by(Record.id.desc()).limit(limit)).all()

@@ -22,6 +22,7 @@ def enqueue(session: Session, job: Job, features: str) -> CostModelRow:
         target_hash=job.target_hash,
         number=number + 1,
         features=features,
+        precision=job.precision,
     )
     session.add(row)
     session.flush()

@@ -75,6 +75,7 @@ class CostModelBody(Answer):
     number: int
     state: WorkState
     features: str
+    precision: str
     trained_on: int
     metrics: dict[str, Any] | None
     error: dict[str, Any] | None

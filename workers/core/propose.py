@@ -222,9 +222,8 @@ def _cost_model(session: Session, subject: RoundSubject) -> TrainedModel | None:
         return own
     if not subject.options.warm_start:
         return None
-    return cost_models.latest_elsewhere(
-        session, subject.target_hash, kind, FEATURES, subject.job_id, subject.options.space
-    )
+    options = {"space": subject.options.space, "precision": subject.options.precision}
+    return cost_models.latest_elsewhere(session, subject.target_hash, kind, FEATURES, subject.job_id, **options)
 
 
 def _describe(

@@ -69,8 +69,10 @@ def train_cost_model(context: Context, message: TrainCostModel) -> bool:
 def _rows(session: Session, row: CostModelRow, job: Job) -> tuple[list[TrainingRow], list[TrainingRow]]:
     own = records.training_rows(session, row.target_hash, MAX_TRAINING_RECORDS, job_id=job.id)
     left = MAX_TRAINING_RECORDS - len(own)
-    others = records.training_rows(session, row.target_hash, left, not_job=job.id, space=job.space) if left else []
-    return own, others
+    if not left:
+        return own, []
+    options = {"space": job.space, "precision": job.precision}
+    return own, records.training_rows(session, row.target_hash, left, not_job=job.id, **options)
 
 
 def training_set(context: Context, version: str, rows: Sequence[TrainingRow]) -> TrainingSet:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 
 import db.migrations
 from db.engine import create_engine, head_revision, migrate, session_factory
-from db.models import Base, Job, JobTask, Model, ModelTask, Record, Round
+from db.models import Base, CostModelRow, Job, JobTask, Model, ModelTask, Record, Round
 from db.revision import known
 from tunesmith.preparation import Preparation
 from tunesmith.states import JobState, ModelState
@@ -190,6 +190,23 @@ def test_a_rejected_challengers_event_has_its_present_name(before: str) -> None:
     migrate(before)
     with engine.connect() as connection:
         assert connection.execute(kinds).scalars().all() == ["challenger_rejected", "new_best"]
+    engine.dispose()
+
+
+def test_a_cost_model_has_the_precision_of_its_job(before: str) -> None:
+    migrate(before, "0021")
+    engine = create_engine(before)
+    insert(engine, "targets", hash="t1", json={}, device_class="llvm-x-2")
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE jobs SET precision = 'bf16'"))
+    model = {"kind": "xgboost", "target_hash": "t1", "number": 1, "state": "done", "features": "f", **LEASE}
+    for name, job in (("c1", "j1"), ("c2", None)):
+        numbers = {"trained_on": 1, "trained_through": 1, "simulated": False}
+        insert(engine, "cost_models", id=name, job_id=job, **model, **numbers)
+    migrate(before)
+    with session_factory(engine)() as session:
+        found = session.scalars(sa.select(CostModelRow.precision).order_by(CostModelRow.id)).all()
+    assert found == ["bf16", "float32"]
     engine.dispose()
 
 

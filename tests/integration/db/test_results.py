@@ -297,6 +297,12 @@ def test_training_rows_need_features_and_a_blameless_candidate(sessions: Session
         assert records.training_rows(session, TARGET, 10, not_job="j1") == []
         assert len(records.training_rows(session, TARGET, 10, not_job="j2")) == 2
         assert records.training_rows(session, TARGET, 10, not_job="j2", space="tvm") == []
+        assert records.training_rows(session, TARGET, 10, not_job="j2", precision="bf16") == []
+        session.get_one(Job, "j1").precision = "bf16"
+        session.flush()
+        assert len(records.training_rows(session, TARGET, 10, not_job="j2", precision="bf16")) == 2
+        assert records.training_rows(session, TARGET, 10, not_job="j2") == []
+        assert len(records.training_rows(session, TARGET, 10, job_id="j1")) == 2
 
 
 def test_versions_of_a_cost_model(sessions: Sessions) -> None:
@@ -314,6 +320,12 @@ def test_versions_of_a_cost_model(sessions: Sessions) -> None:
         assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2", "tvm") is None
         job.space = "tvm"
         assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2", "tvm") == known
+        wanted = (session, TARGET, "xgboost", "per-store/1", "j2", "all")
+        job.precision = "bf16"
+        narrow = training.enqueue(session, job, "per-store/1")
+        transitions.transition(session, narrow, WorkState.DONE, blob="c" * 64)
+        assert cost_models.latest_elsewhere(*wanted) == known, "the newest one learned from another precision"
+        assert cost_models.latest_elsewhere(*wanted, "bf16") == known._replace(id=narrow.id, blob="c" * 64)
 
 
 def test_sketches_are_stored_once(sessions: Sessions, batch_id: int) -> None:

@@ -229,6 +229,8 @@ def test_families_and_fusion(tmp_path: Path) -> None:
     assert names["fused_conv2d_blocked_add_add_relu"] == "conv2d", "bias, residual and activation join the kernel"
     assert names["fused_depthwise_conv2d_blocked_add_maximum_minimum"] == "depthwise_conv2d"
     assert extract_tasks.family("fused_matmul_packed3_add1", ()) == "matmul"
+    for kind in ("conv2d_pairs", "group_conv2d_pairs", "matmul_pairs"):
+        assert extract_tasks.family(f"fused_{kind}2_add_relu_to_bf16", ()) == kind, "precision is part of a family"
     net = Net(1, 32, 6, 6)
     found = extract_tasks.extract_tasks(prepared(net.save(path, *groups_of_blocks(net))).module)
     assert sum(task.workload.family == "group_conv2d" for task in found) == 3
