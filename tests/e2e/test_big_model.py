@@ -70,7 +70,8 @@ def check_outputs(library: Path, model: Path) -> None:
 PASSING_ON = {"redis": 20, "coordinator": 185, "record": 185, "measure": 165}
 """Who only passes the model on, and the MB that it may need by itself.
 
-5, 156, 117 and 90 were measured; with SciPy's tests, once a challenger was judged, 170 to 179 for `record`, 158 for `measure`.
+5, 156, 117 and 90 were measured; with SciPy's tests, once a challenger was judged, 170 to 179 for `record` and 158 for
+`measure`.
 """
 
 
