@@ -317,6 +317,8 @@ class Calibration(Part):
 
     peak_flops: float
     """FLOP/s of independent float32 multiply-adds on all of the target's cores."""
+    narrow_flops: Annotated[dict[Name, float], Field(max_length=16)] = {}
+    """The same of narrow types that the CPU has an instruction for, by precision, such as ``bf16``."""
     bandwidth: float
     """Bytes/s of reading a buffer that no cache holds."""
     noise_floor: float

@@ -16,6 +16,7 @@ from typing import Any
 
 import typer
 
+from tunesmith.arithmetic import NARROW, NarrowType
 from tunesmith.child_process import run_to_end
 from tunesmith.cli.options import Json
 from tunesmith.cli.output import lay_out, share
@@ -163,14 +164,19 @@ def judge_figures(found: dict[str, Any]) -> Iterator[Check]:
     """Peak, bandwidth, narrow arithmetic and noise floor of this host."""
     yield Check("peak", True, f"{found['peak_flops'] / 1e9:.4g} GFLOP/s (float32, all cores)", required=False)
     yield Check("bandwidth", True, f"{found['bandwidth'] / 1e9:.3g} GB/s (reading, past the caches)", required=False)
-    instruction = (
-        "AVX512_BF16: twice the peak of float32" if found["bf16"] else "no instruction: float32 on 16-bit storage"
-    )
-    yield Check("bf16", True, instruction, required=False)
+    for precision, narrow in NARROW.items():
+        peak = found["narrow_flops"].get(precision)
+        yield Check(precision, True, _narrow(narrow, peak, found["peak_flops"]), required=False)
     noise = noise_floor(found["medians"])
     detail = f"{share(noise)} (two medians of one kernel differ by less, nineteen times of twenty)"
     remedy = "something else is busy here: measurements will be poor"
     yield _judged("noise floor", noise <= NOISY, detail, remedy, required=False)
+
+
+def _narrow(narrow: NarrowType, peak: float | None, of_float32: float) -> str:
+    if peak is None:
+        return f"no instruction: float32 on {8 * narrow.bytes}-bit storage"
+    return f"{peak / 1e9:.4g} GFLOP/s: {peak / of_float32:.2g} times the peak of float32"
 
 
 def boxes() -> Iterator[Check]:

@@ -6,7 +6,8 @@ rate, nor faster than its data at the bandwidth of the nearest store that holds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True)
@@ -30,15 +31,22 @@ class Peak:
     Attributes:
         flops: FLOP/s of float32 multiply-adds.
         levels: nearest first, the memory last.
+        narrow: FLOP/s of narrow types, by precision; without those that the machine has no instruction for.
     """
 
     flops: float
     levels: tuple[Level, ...]
+    narrow: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, precision: str) -> Peak:
+        """The limits of kernels of a precision: without an instruction of its own, it computes in float32."""
+        return replace(self, flops=self.narrow.get(precision, self.flops))
 
     def at_best(self, other: Peak) -> Peak:
         """The same machine's limits from two measurements: a shared machine is slow at times, and never too fast."""
         levels = [max(pair, key=lambda level: level.bandwidth) for pair in zip(self.levels, other.levels, strict=True)]
-        return Peak(max(self.flops, other.flops), tuple(levels))
+        narrow = {name: max(flops, other.narrow.get(name, 0.0)) for name, flops in self.narrow.items()}
+        return Peak(max(self.flops, other.flops), tuple(levels), {**other.narrow, **narrow})
 
     def level(self, bytes_: float) -> Level:
         """The nearest level that holds ``bytes_``; the last when none does."""

@@ -28,7 +28,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for the CSV file, the table and the plot.")] = Path("bench-out"),
     docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
 ) -> None:
-    """Measure this machine's limits: float32 arithmetic, and reading from each cache level and the memory."""
+    """Measure this machine's limits: arithmetic by type, and reading from each cache level and the memory."""
     from benchmarks.peak.machine import measure, thread_counts
 
     cores = len(os.sched_getaffinity(0))
@@ -46,7 +46,8 @@ def build(found: Sequence[Limits]) -> Report:
     """The table: per number of threads its arithmetic, each cache level and the memory."""
     rows = [row for limits in found for row in _rows(limits, found[0])]
     summary = (
-        "Arithmetic is independent float32 multiply-adds in registers, a multiply-add counted as two operations. "
+        "Arithmetic is independent float32 multiply-adds in registers, a multiply-add counted as two operations; of "
+        "narrow types, the CPU's instruction for them, where it has one. "
         "Reading sums float32 values repeatedly from a buffer. The buffer fills half of the share that the cores "
         "used have of a cache level; for memory it is four times the last level. `best` is the limit that shares "
         "of the limit on "
@@ -72,6 +73,9 @@ def draw(axes: Any, found: Sequence[Limits]) -> None:
 
 def _rows(limits: Limits, first: Limits) -> list[tuple[Any, ...]]:
     rows = [_row(limits.threads, "float32 arithmetic", None, limits.flops, "GFLOP/s", first.flops)]
+    for precision, rates in limits.narrow.items():
+        base = first.narrow[precision]
+        rows.append(_row(limits.threads, f"{precision} arithmetic", None, rates, "GFLOP/s", base))
     for level, size in [*sorted(limits.caches.items()), (0, math.inf)]:
         at, rates = limits.level(size)
         base = first.level(first.caches.get(level, 0) if level else math.inf)[1]

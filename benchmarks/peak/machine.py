@@ -7,7 +7,7 @@ import os
 import statistics
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.harness.limits import Level, Peak
@@ -47,12 +47,14 @@ class Limits:
         flops: float32 multiply-adds.
         caches: bytes of each cache level that the threads' cores have, by level.
         reads: bandwidth by the number of bytes read again and again, ascending.
+        narrow: products of narrow types that the machine has an instruction for, by precision.
     """
 
     threads: int
     flops: Rates
     caches: Mapping[int, int]
     reads: Mapping[int, Rates]
+    narrow: Mapping[str, Rates] = field(default_factory=dict)
 
     def level(self, size: float) -> tuple[int, Rates]:
         """The read that stands for a cache of ``size`` bytes: the largest that fits in half of it; infinity: the last.
@@ -66,7 +68,8 @@ class Limits:
     def peak(self) -> Peak:
         """The limits that latencies are compared with."""
         levels = [Level(f"L{level}", size, self.level(size)[1].best) for level, size in sorted(self.caches.items())]
-        return Peak(self.flops.best, (*levels, Level("memory", math.inf, self.level(math.inf)[1].best)))
+        levels.append(Level("memory", math.inf, self.level(math.inf)[1].best))
+        return Peak(self.flops.best, tuple(levels), {name: rates.best for name, rates in self.narrow.items()})
 
 
 def measure(threads: int, *, curve: bool = False, repeats: int = 10) -> Limits:
@@ -88,7 +91,8 @@ def measure(threads: int, *, curve: bool = False, repeats: int = 10) -> Limits:
         found = ask(PROBE, job, Path(folder), TIMEOUT, what)
     flops = max((Rates(tuple(samples)) for samples in found["flops"]), key=lambda rates: rates.best)
     reads = {int(size): Rates(tuple(samples)) for size, samples in found["reads"]}
-    return Limits(threads, flops, caches, dict(sorted(reads.items())))
+    narrow = {str(name): Rates(tuple(samples)) for name, samples in found["narrow"].items()}
+    return Limits(threads, flops, caches, dict(sorted(reads.items())), narrow)
 
 
 def sweep(threads: int, memory: int) -> list[int]:

@@ -26,7 +26,8 @@ class Job:
 
 
 def probe(job: Job) -> dict[str, Any]:
-    """``flops``: FLOP/s by vector width; ``reads``: bytes and bytes/s by size; each a list of samples."""
+    """``flops``: FLOP/s by vector width; ``narrow``: the same by precision; ``reads``: bytes and bytes/s by size; each
+    a list of samples."""
     from tunesmith.host import default_lease_path
     from workers.sandbox.lease import HostLease
     from workers.tvm_backend.build import calibration_kernels
@@ -35,24 +36,20 @@ def probe(job: Job) -> dict[str, Any]:
     use_cores(job.threads)
     target, lease = local_target(f"cpu:{job.threads}").to_json(), HostLease(default_lease_path())
 
-    def rates(kernel: calibration_kernels.Kernel, folder: str) -> list[float]:
-        built = calibration_kernels.build(kernel, target, Path(folder) / "kernel.so")
-        with lease.exclusive(limit=2.0):
-            samples = calibration_kernels.time_here(kernel, built, job.repeats)
-        return [kernel.work / sample for sample in samples]
-
-    kernels: list[calibration_kernels.Kernel] = [*calibration_kernels.peaks(job.threads)]
-    kernels += [calibration_kernels.cached_read(job.threads, size) for size in job.sizes]
-    found: dict[str, Any] = {"flops": [], "reads": []}
-    for kernel in kernels:
+    def rates(kernel: calibration_kernels.Kernel) -> list[float]:
         # A folder for each: a library of the same path would not be loaded anew.
         with tempfile.TemporaryDirectory(prefix="tunesmith-peak-") as folder:
-            samples = rates(kernel, folder)
-        if isinstance(kernel, calibration_kernels.Read):
-            found["reads"].append([kernel.work / kernel.passes, samples])
-        else:
-            found["flops"].append(samples)
-    return found
+            built = calibration_kernels.build(kernel, target, Path(folder) / "kernel.so")
+            with lease.exclusive(limit=2.0):
+                samples = calibration_kernels.time_here(kernel, built, job.repeats)
+        return [kernel.work / sample for sample in samples]
+
+    reads = [calibration_kernels.cached_read(job.threads, size) for size in job.sizes]
+    return {
+        "flops": [rates(kernel) for kernel in calibration_kernels.peaks(job.threads)],
+        "narrow": {name: rates(kernel) for name, kernel in calibration_kernels.narrow_peaks(target).items()},
+        "reads": [[kernel.work / kernel.passes, rates(kernel)] for kernel in reads],
+    }
 
 
 if __name__ == "__main__":

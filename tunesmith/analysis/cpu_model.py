@@ -6,7 +6,7 @@ them. ``docs/reference/cpu-model.md`` is made from the fields.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tunesmith.messages import Calibration
@@ -151,6 +151,14 @@ class CpuModel:
     cheap_nodes: int = _figure(12, "nodes", ZEN5, "Largest expression that is computed twice rather than kept.")
     copied_nodes: int = _figure(60, "nodes", ZEN5, "Largest expression that is written out for each of its uses.")
 
+    # An instruction for narrow products. Both operands of a step are loaded, so that square tiles win.
+    dot_latency: int = _figure(
+        7, "cycles", ZEN5, "Time until the sum of such an instruction can be used: 14 accumulators fill two pipes."
+    )
+    dot_load_value: float = _figure(0.6, "instructions", ZEN5, "Price of loading the value that it broadcasts.")
+    dot_rows: int = _figure(2, "rows", ZEN5, "Rows of a convolution's tile that are offered with it in any case.")
+    dot_vectors: int = _figure(4, "vectors", ZEN5, "Vectors that are offered with it in any case.")
+
     # Layouts and algorithms of a model.
     conversion_bytes: float = _figure(
         32 / 7,
@@ -182,6 +190,10 @@ class CpuModel:
         bandwidth = (found.bandwidth if found else 0.0) or FIRST_CORE_BANDWIDTH + NEXT_CORE_BANDWIDTH * (cores - 1)
         caches = default_caches(peak / a_cycle, (tuple(found.cache_sizes) if found else ()) or TYPICAL_CACHES)
         return cls(cores, vector_bytes, registers, peak, bandwidth, caches)
+
+    def of_dots(self) -> CpuModel:
+        """The CPU as tiles of an instruction for narrow products see it."""
+        return replace(self, latency=self.dot_latency, load_value=self.dot_load_value, paired_vectors=self.dot_vectors)
 
     @property
     def clock(self) -> float:

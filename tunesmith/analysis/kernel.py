@@ -85,7 +85,8 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
     operations = operations + (loads + stores) * (1.0 - vector.pieces / vector.moves)  # what puts pieces together
     instructions = operations + loads + stores + tests
     if block.update:
-        chain = cpu.latency * steps * _chains(shape, run, cpu.window, instructions, stay > 1)
+        latency = cpu.dot_latency if block.dotted else cpu.latency
+        chain = latency * steps * _chains(shape, run, cpu.window, instructions, stay > 1)
     cycles = np.maximum.reduce(
         [
             operations / cpu.pipes,

@@ -133,6 +133,7 @@ class Block:
         calls: calls of scalar library functions (exp, erf, …) of one iteration.
         conditions: for each value of an iteration that is read only where a condition holds, the axes of the condition.
         update: it adds to what it writes.
+        dotted: by an instruction for narrow products.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Block:
     calls: float = 0.0
     conditions: tuple[tuple[int, ...], ...] = ()
     update: bool = False
+    dotted: bool = False
 
 
 @dataclass(frozen=True)

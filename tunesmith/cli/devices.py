@@ -53,12 +53,13 @@ def _state(device: Device) -> str:
 
 
 def _figures(device: Device) -> tuple[str, str, str, str]:
-    """Peak, bandwidth, noise floor and drift; dashes before the device was first used."""
+    """Peaks, bandwidth, noise floor and drift; dashes before the device was first used."""
     found = device.calibration
     if found is None:
         return ("–",) * 4
+    narrow = [f"{name} {flops / 1e9:.4g}" for name, flops in found.narrow_flops.items()]
     return (
-        f"{found.peak_flops / 1e9:.4g} GFLOP/s",
+        "; ".join([f"{found.peak_flops / 1e9:.4g} GFLOP/s", *narrow]),
         f"{found.bandwidth / 1e9:.3g} GB/s",
         share(found.noise_floor),
         f"{found.drift:.2f}",

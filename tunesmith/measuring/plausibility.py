@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
+from tunesmith.arithmetic import NARROW, precision_of
 from tunesmith.messages import Calibration
 from tunesmith.types import TensorSpec
 
@@ -26,7 +27,8 @@ SPEED: Mapping[str, float] = {
     "int16": 4.0,
     "uint16": 4.0,
 }
-"""Peak of an element type over float32's, with a matrix unit (AMX, SME) where one exists for it."""
+"""Peak of an element type over float32's, with a matrix unit (AMX, SME) where one exists for it. Tensors that hold the
+bits of a narrow type have the peak that was measured instead."""
 NARROW_SPEED = 32.0
 """The same for types of eight bits and fewer."""
 BYTES: Mapping[str, int] = {"64": 8, "32": 4, "16": 2}
@@ -53,7 +55,8 @@ def impossible(
     """Why the samples cannot be true, with the numbers; None where they can.
 
     A time must be positive and finite; with a calibration, the median must leave time for ``flops`` at ``MARGIN``
-    times the peak of the fastest element type among ``args``, and for storing the output, their last.
+    times the peak of the fastest element type among ``args``, and for storing the output, their last. Bits of a narrow
+    type are as fast as the calibration found its instruction, and no faster than float32 where there is none.
     Redundant operations that a compiler may leave out count as well, which is one more reason for the margin.
 
     Args:
@@ -68,11 +71,12 @@ def impossible(
         return None
     latency = statistics.median(samples)
     peak = MARGIN * calibration.peak_flops / min(1.0, calibration.drift)
-    speed = max((_speed(spec.dtype) for spec in args), default=1.0)
+    speed = max((_speed(spec, calibration) for spec in args), default=1.0)
     if flops > latency * peak * speed:
         return (
             f"{latency:.3g} s for {flops:.4g} FLOP are {flops / latency / 1e9:.4g} GFLOP/s; the device does at most "
-            f"{peak * speed / 1e9:.4g} ({MARGIN:g} times its measured peak, for {_fastest(args)})"
+            f"{peak * speed / 1e9:.4g} ({MARGIN:g} times its measured peak, for "
+            f"{_fastest(args, calibration)})"
         )
     stored = _bytes(args[-1]) if args else 0
     if stored > latency * peak * BYTES_PER_FLOP:
@@ -93,6 +97,7 @@ def fastest_device(kind: str, cores: int) -> Calibration:
     flops = CORE_FLOPS * max(1, cores) if kind == "llvm" else CHIP_FLOPS
     return Calibration(
         peak_flops=flops,
+        narrow_flops={precision: each.speed * flops for precision, each in NARROW.items()},
         bandwidth=CHIP_BANDWIDTH,
         noise_floor=0.0,
         reference_seconds=1.0,
@@ -126,6 +131,10 @@ def impossible_calibration(
         value = getattr(found, name)
         if not low < value <= high:
             return f"{name} {value:g} lies outside of {max(low, 0.0):g} to {high:g}"
+    for precision, value in found.narrow_flops.items():
+        most = limit.narrow_flops.get(precision, 0.0)
+        if not 0.0 < value <= most:
+            return f"narrow_flops of {precision!r}, {value:g}, lie outside of 0 to {most:g}"
     ratio = found.latest_seconds / found.reference_seconds
     if not math.isclose(found.drift, ratio, rel_tol=1e-3):
         return f"the drift {found.drift:g} is not the ratio {ratio:g} of its latencies"
@@ -146,12 +155,15 @@ def told_latency(latest: float, reference: float) -> float:
     return min(max(latest, 1.01 * low * reference), high * reference)
 
 
-def _speed(dtype: str) -> float:
-    return SPEED.get(dtype, NARROW_SPEED)
+def _speed(spec: TensorSpec, calibration: Calibration) -> float:
+    """Peak of a tensor's type over float32's."""
+    if spec.meaning == spec.dtype:
+        return SPEED.get(spec.dtype, NARROW_SPEED)
+    return max(1.0, calibration.narrow_flops.get(precision_of(spec.meaning), 0.0) / calibration.peak_flops)
 
 
-def _fastest(args: Sequence[TensorSpec]) -> str:
-    return max((spec.dtype for spec in args), key=_speed, default="float32")
+def _fastest(args: Sequence[TensorSpec], calibration: Calibration) -> str:
+    return max(args, key=lambda spec: _speed(spec, calibration)).meaning if args else "float32"
 
 
 def _bytes(spec: TensorSpec) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -10,10 +11,11 @@ from db import clock
 from db.models import Batch, Device, EnrolledWorker, Evaluation, Job, WorkloadRow
 from db.queries import by_key, devices, sketches, work_parts
 from db.queries import tasks as task_rows
+from tunesmith.arithmetic import NARROW
 from tunesmith.measuring import claims
 from tunesmith.measuring.claims import ModelWork, Reason, Refused, Work
 from tunesmith.messages import BatchReport, Calibration, DeviceReport, EvaluationReport, WireResult
-from tunesmith.types import Candidate, TensorSpec
+from tunesmith.types import Candidate, TensorSpec, Values
 from workers.core.intake import Claim
 
 
@@ -30,10 +32,11 @@ def batch(session: Session, row: Batch, claim: Claim[BatchReport]) -> list[WireR
     candidates = [Candidate.from_json(value) for value in row.candidates]
     workload = work_parts.workload_of(session, row)
     kind, cores = _target(session, row)
+    precision = by_key.existing(session, Job, row.job_id).precision
     work = Work(
         candidates=candidates,
         flops=workload.flops,
-        args=_args(workload),
+        args=arguments(workload, precision),
         skeletons=_skeletons(session, candidates, report),
         kind=kind,
         cores=cores,
@@ -51,7 +54,10 @@ def defaults(session: Session, row: Batch, claim: Claim[BatchReport]) -> None:
     calibration = _calibration(session, row, claim)
     kind, cores = _target(session, row)
     workloads = task_rows.workloads(session, row.job_id, [item.workload for item in claim.report.defaults])
-    work = {each.hash: Work((), each.flops, _args(each), {}, kind, cores, calibration) for each in workloads}
+    precision = by_key.existing(session, Job, row.job_id).precision
+    work = {
+        each.hash: Work((), each.flops, arguments(each, precision), {}, kind, cores, calibration) for each in workloads
+    }
     claims.check_defaults(claim.report, work)
 
 
@@ -121,8 +127,16 @@ def _serves(claim: Claim[Any], device_class: str) -> None:
         raise Refused(Reason.DEVICE, f"worker {claim.worker.name} was enrolled for other classes than {device_class}")
 
 
-def _args(workload: WorkloadRow) -> list[TensorSpec]:
-    return [TensorSpec(dtype, tuple(shape)) for dtype, shape in workload.args]
+def arguments(workload: WorkloadRow, precision: str) -> list[TensorSpec]:
+    """The arguments; what a job of a precision stores in its way are the bits of a narrow type."""
+    return [TensorSpec(dtype, tuple(shape), values=_values(precision, dtype)) for dtype, shape in workload.args]
+
+
+def _values(precision: str, dtype: str) -> Values | None:
+    narrow = NARROW.get(precision)
+    if narrow is None or dtype != narrow.storage:
+        return None
+    return Values(-math.inf, math.inf, bits_of=narrow.numbers)
 
 
 def _target(session: Session, row: Batch | Evaluation) -> tuple[str, int]:

@@ -207,9 +207,11 @@ class Calibrator:
 
     def _calibrate(self, state: _State) -> None:
         threads, rates, medians = state.target.num_cores, list[float](), list[float]()
+        narrow = self._builders.call("narrow_peaks", state.target.to_json(), timeout=BUILD_SECONDS)
         kernels: list[calibration_kernels.Kernel] = [
             *calibration_kernels.peaks(threads),
             calibration_kernels.uncached_read(threads),
+            *narrow.values(),
         ]
         built = [self._build(state, kernel, f"limit{index}") for index, kernel in enumerate(kernels)]
         own = self._kernel(state)
@@ -221,12 +223,16 @@ class Calibrator:
         for library in built:
             if library.path is not None:
                 library.path.unlink(missing_ok=True)
+        of_narrow = dict(zip(narrow, rates[len(rates) - len(narrow) :], strict=True))
+        *peaks, bandwidth = rates[: len(rates) - len(narrow)]
         old = state.stored
+        before = old.narrow_flops if old else {}
         # What a device could once do it can do.
         state.stored = Stored(
             about=state.about,
-            peak_flops=max(*rates[:-1], old.peak_flops if old else 0.0),
-            bandwidth=max(rates[-1], old.bandwidth if old else 0.0),
+            peak_flops=max(*peaks, old.peak_flops if old else 0.0),
+            narrow_flops={name: max(rate, before.get(name, 0.0)) for name, rate in of_narrow.items()},
+            bandwidth=max(bandwidth, old.bandwidth if old else 0.0),
             reference_seconds=statistics.median(medians),
             medians=medians[FIRST_MEDIANS - 1 :: FIRST_MEDIANS],
             looks=0,
@@ -263,6 +269,7 @@ class Calibrator:
         latest = told_latency(latest, stored.reference_seconds)
         calibration = Calibration(
             peak_flops=stored.peak_flops,
+            narrow_flops=stored.narrow_flops,
             bandwidth=stored.bandwidth,
             noise_floor=drift.stated_noise(stored.medians, stored.looks),
             reference_seconds=stored.reference_seconds,

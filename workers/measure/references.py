@@ -18,6 +18,7 @@ class Stored(BaseModel):
     Attributes:
         about: device, target and version of the kernels, in words.
         peak_flops, bandwidth: FLOP/s and bytes/s.
+        narrow_flops: FLOP/s of narrow types, by precision.
         reference_seconds: time of the calibration kernel, in seconds.
         medians: medians of the calibration kernel, in seconds, oldest first.
         looks: medians that were taken after the reference, those forgotten since included.
@@ -26,6 +27,7 @@ class Stored(BaseModel):
     version: Literal[2] = 2
     about: str
     peak_flops: float
+    narrow_flops: dict[str, float] = {}
     bandwidth: float
     reference_seconds: float
     medians: list[float]

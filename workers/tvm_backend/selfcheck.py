@@ -1,6 +1,6 @@
 """Whether TVM works here: ``python -m workers.tvm_backend.selfcheck`` compiles, links, runs and times kernels.
 
-Prints one line of JSON: the host, the threads in force, whether a gemm is right, the host's peak in FLOP/s and its
+Prints one line of JSON: the host, the threads in force, whether a gemm is right, the host's peaks in FLOP/s and its
 bandwidth in bytes/s, and ``medians``, the seconds of one kernel that does not change, measured several times.
 """
 
@@ -14,12 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tunesmith.targets import Target
 from workers.protocol import Built
 from workers.sandbox.lease import HostLease
 from workers.settings import Settings
 from workers.tvm_backend.build import calibration_kernels
-from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.host import describe
 from workers.tvm_backend.warm import warm
 
@@ -42,8 +40,10 @@ def run_selfcheck() -> dict[str, Any]:
 
     host, lease = describe(), HostLease(Settings().lease_file)
     reference = calibration_kernels.Reference()
+    peaks, narrow = calibration_kernels.peaks(host.cores), calibration_kernels.narrow_peaks(host.target)
     limits: list[calibration_kernels.Kernel] = [
-        *calibration_kernels.peaks(host.cores),
+        *peaks,
+        *narrow.values(),
         calibration_kernels.uncached_read(host.cores),
     ]
     with tempfile.TemporaryDirectory(prefix="tunesmith-check-") as folder:
@@ -65,10 +65,10 @@ def run_selfcheck() -> dict[str, Any]:
         "tvm_ffi": str(tvm_ffi.__version__),
         "threads": int(tvm.get_global_func("runtime.NumThreads")()),
         "right": right,
-        "peak_flops": max(rates[:-1]),
+        "peak_flops": max(rates[: len(peaks)]),
+        "narrow_flops": dict(zip(narrow, rates[len(peaks) : -1], strict=True)),
         "bandwidth": rates[-1],
         "medians": medians,
-        "bf16": cpu_model_of(Target(host.target)).bf16_dot,
     }
 
 

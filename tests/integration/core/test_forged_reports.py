@@ -13,13 +13,14 @@ import pytest
 import sqlalchemy as sa
 from rows import TARGET, add_batch, add_job, add_task
 
-from db.models import Batch, Device, Evaluation, Event, JobTask, Record, Schedule
+from db.models import Batch, Device, Evaluation, Event, JobTask, Record, Schedule, WorkloadRow
 from db.queries import champions, fleet
 from db.transactions import enrolment, ownership, refusals, revocations
 from db.transactions.transitions import transition
 from tunesmith.messages import BatchReport, Calibration, Confirmation, DeviceReport, EvaluationReport, WireResult
 from tunesmith.signing import Signer
 from tunesmith.states import JobState, WorkState
+from workers.core import acceptance
 from workers.core.context import Context
 from workers.gate import NOTE
 
@@ -360,3 +361,9 @@ def test_a_flood_of_refusals_does_not_fill_the_event_log(context: Context) -> No
     assert len(reasons(context)) == refusals.EVENTS
     with context.readers() as session:
         assert fleet.refusals(session) == {"implausible": 3.0 * refusals.EVENTS}
+
+
+@pytest.mark.parametrize(("precision", "meaning"), [("bf16", "bfloat16"), ("float32", "uint16")])
+def test_bits_are_held_against_the_peak_of_their_type(precision: str, meaning: str) -> None:
+    row = WorkloadRow(args=[["uint16", [4]], ["float32", [4]]])
+    assert [spec.meaning for spec in acceptance.arguments(row, precision)] == [meaning, "float32"]

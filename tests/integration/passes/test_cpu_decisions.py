@@ -7,15 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pair_tasks import ZNVER4, convolution
 from rule_checks import AVX512, dense
 from small_nets import Net, calls
 
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.preparation import Preparation
 from workers.tvm_backend.design_space.replay import Replayer
+from workers.tvm_backend.design_space.rules.blocked_conv import BlockedConvolution
 from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.rules.packed_matmul import PackedMatmul
-from workers.tvm_backend.design_space.rules.registers import product_tiles
+from workers.tvm_backend.design_space.rules.registers import Tile, product_tiles
 from workers.tvm_backend.frontends import import_model
 from workers.tvm_backend.passes import extract_tasks, pipeline
 from workers.tvm_backend.passes.layout import winograd
@@ -61,6 +63,17 @@ def test_dear_loads_make_larger_tiles() -> None:
     """Rows share the load of a vector: the dearer it is, the more of them a tile has."""
     cheap, dear = (product_tiles(replace(ZEN5, load_vector=price), 1, 840, 8)[0] for price in (0.0, 8.0))
     assert dear.scalars > cheap.scalars
+
+
+def test_tiles_of_an_instruction_for_pairs_are_square() -> None:
+    """4×4, 6×4 and 8×2 were measured to be best, and 14×1 too narrow; a convolution may have 2×2 pixels by 4 blocks."""
+    assert product_tiles(ZEN5.of_dots(), 1, 1024, 64) == [Tile(4, 6), Tile(6, 4)]
+    assert product_tiles(ZEN5, 1, 1024, 64)[0].scalars == 8
+    variants = BlockedConvolution().variants(
+        Replayer(convolution((1, 4, 14, 14), 4, (3, 3)).module, ZNVER4).fresh(), cpu_model_of(ZNVER4)
+    )
+    plans = [variant.keywords["plan"] for variant in variants]
+    assert [(plan.rows, plan.tile.vectors) for plan in plans] == [(2, 4)] * 2
 
 
 def test_a_short_reduction_is_deep_where_caches_are_small() -> None:

@@ -24,11 +24,17 @@ def test_what_fails_decides_the_exit_status(monkeypatch, capsys):
 
 
 def test_a_noisy_host_is_remarked_on_and_passes():
-    found = {"peak_flops": 5e11, "bandwidth": 4e10, "medians": [1e-3, 1.02e-3, 1.01e-3], "bf16": True}
+    found = {
+        "peak_flops": 5e11,
+        "bandwidth": 4e10,
+        "medians": [1e-3, 1.02e-3, 1.01e-3],
+        "narrow_flops": {"bf16": 9.9e11},
+    }
     quiet = {check.name: check for check in commands_doctor.judge_figures(found)}
     assert quiet["peak"].detail.startswith("500 GFLOP/s")
-    assert "twice the peak" in quiet["bf16"].detail
-    assert "no instruction" in [each.detail for each in commands_doctor.judge_figures({**found, "bf16": False})][2]
+    assert quiet["bf16"].detail == "990 GFLOP/s: 2 times the peak of float32"
+    (without,) = (each for each in commands_doctor.judge_figures({**found, "narrow_flops": {}}) if each.name == "bf16")
+    assert without.detail == "no instruction: float32 on 16-bit storage"
     assert (quiet["noise floor"].ok, quiet["noise floor"].remedy) == (True, "")
     noisy = {check.name: check for check in commands_doctor.judge_figures({**found, "medians": [1e-3, 1.4e-3]})}
     assert not noisy["noise floor"].ok

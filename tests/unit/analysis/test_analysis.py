@@ -157,6 +157,19 @@ def test_too_many_and_too_few_accumulators_cost(tile: tuple[int, int], slower: b
     assert (cycles(tile) > 1.3 * cycles((8, 32))) == slower
 
 
+def test_an_instruction_for_pairs_wants_more_accumulators() -> None:
+    """Eight hide the latency of float32's multiply-adds; it takes fourteen of the instruction's."""
+
+    def idle(rows: int, dotted: bool) -> float:
+        block, buffers = product_block(192, 192, 128, (rows, 16))
+        shape = shape_of(replace(block, dotted=dotted), buffers)
+        inner = kernel(shape, running(shape, None, {}, AVX512), AVX512)
+        return float((inner.cycles / inner.operations)[0])
+
+    assert idle(8, dotted=True) > 1.3 * idle(8, dotted=False)
+    assert idle(16, dotted=True) == idle(16, dotted=False)
+
+
 def test_vectors_that_are_put_together_of_pieces_cost_more() -> None:
     """Fourteen floats are moved as 8, 4 and 2, and put together; they touch no fewer lines."""
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -42,3 +43,10 @@ def test_the_better_of_two_measurements_of_a_machine_counts() -> None:
     slow = Peak(50e9, (Level("L1", 32e3, 500e9), Level("L2", 1e6, 100e9), Level("memory", math.inf, 30e9)))
     both = Peak(100e9, (Level("L1", 32e3, 500e9), Level("L2", 1e6, 200e9), Level("memory", math.inf, 30e9)))
     assert PEAK.at_best(slow) == slow.at_best(PEAK) == both
+
+
+def test_each_precision_has_a_peak_of_its_own() -> None:
+    narrow = replace(PEAK, narrow={"bf16": 190e9})
+    assert narrow.at_best(replace(PEAK, narrow={"bf16": 200e9})).of("bf16").flops == 200e9
+    assert (PEAK.of("bf16").flops, narrow.of("float32").flops) == (100e9, 100e9), "without an instruction float32's"
+    assert least_seconds(1e9, 16e3, narrow.of("bf16")) == pytest.approx(1e-2 / 1.9)

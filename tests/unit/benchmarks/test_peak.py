@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -38,12 +39,16 @@ def test_a_machine_that_tells_no_caches_has_its_memory():
 
 
 def test_the_table_has_every_level_for_every_number_of_threads():
-    report = build([limits(1), limits(2)])
+    pair = [replace(limits(n), narrow={"bf16": Rates((200e9 * n,))}) for n in (1, 2)]
+    report = build(pair)
+    assert pair[0].peak.of("bf16").flops == 200e9
     assert report.columns == COLUMNS
     assert [row[:2] for row in report.rows] == [
-        (threads, what) for threads in (1, 2) for what in ("float32 arithmetic", "read L1", "read L2", "read memory")
+        (threads, what)
+        for threads in (1, 2)
+        for what in ("float32 arithmetic", "bf16 arithmetic", "read L1", "read L2", "read memory")
     ]
-    assert [row[-1] for row in report.rows[4:]] == pytest.approx([2.0, 2.0, 2.0, 1.0])
+    assert [row[-1] for row in report.rows[5:]] == pytest.approx([2.0, 2.0, 2.0, 2.0, 1.0])
 
 
 @pytest.mark.parametrize(("cores", "expected"), [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])])

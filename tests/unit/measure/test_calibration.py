@@ -40,13 +40,15 @@ class Builders:
 
     built: list[calibration_kernels.Kernel] = field(default_factory=list)
     broken: bool = False
+    narrow: bool = False
 
-    def call(
-        self, method: str, kernel: calibration_kernels.Kernel, target: Mapping[str, Any], out: Path, timeout: float
-    ) -> Built:
-        assert method == "build_kernel"
+    def call(self, method: str, *args: Any, timeout: float) -> Built | dict[str, calibration_kernels.PairPeak]:
         if self.broken:
             raise ChildTimeout("no answer")
+        if method == "narrow_peaks":
+            return {"bf16": calibration_kernels.PairPeak(2)} if self.narrow else {}
+        assert method == "build_kernel"
+        kernel, _, out = args
         self.built.append(kernel)
         out.write_bytes(b"library")
         return Built(path=out, function=calibration_kernels.FUNCTION, args=kernel.args, flops=kernel.work)
@@ -117,12 +119,17 @@ def looked(made: Calibrator, device: Device, *slowness: float) -> list[DeviceHea
 
 def test_first_use_takes_peak_bandwidth_reference_and_noise(tmp_path: Path) -> None:
     device = Device()
-    made = calibrator(device, tmp_path)
+    made = calibrator(device, tmp_path, Builders(narrow=True))
     assert (made.calibration(TARGET), made.current()) == (None, (OK, None))
     made.refresh(TARGET)
     found = made.calibration(TARGET)
     assert found is not None
     assert (found.peak_flops, found.bandwidth) == (pytest.approx(1e9), pytest.approx(1e9))
+    assert found.narrow_flops == {"bf16": pytest.approx(1e9)}
+    assert impossible_calibration(found, "llvm", 2) is None
+    for wrong in ({"bf16": 1e15}, {"bf17": 1e9}, {"bf16": 0.0}):
+        forged = found.model_copy(update={"narrow_flops": wrong})
+        assert "narrow_flops" in str(impossible_calibration(forged, "llvm", 2))
     assert found.reference_seconds == found.latest_seconds == pytest.approx(calibration_kernels.Reference().work / 1e9)
     assert (found.drift, found.noise_floor, made.health(TARGET)) == (1.0, EARLY_NOISE, OK)
     assert made.current() == (OK, found)

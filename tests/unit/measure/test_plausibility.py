@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tunesmith.messages import Calibration
-from tunesmith.types import FailureKind, StopReason, TensorSpec
+from tunesmith.types import FailureKind, StopReason, TensorSpec, Values
 from workers.measure.plausibility import check
 from workers.protocol import RunOutcome
 
@@ -65,6 +65,15 @@ def test_narrow_types_may_be_faster_and_doubles_not() -> None:
     assert check(at, FLOPS, bytes_, CALIBRATION).failure is None
     doubles = (TensorSpec("float64", (8, 8)),) * 3
     assert check(outcome(FLOPS / (PEAK * 1.5)), FLOPS, doubles, CALIBRATION).failure is FailureKind.IMPLAUSIBLE
+
+
+def test_bits_are_as_fast_as_their_instruction_and_as_float32_without_one() -> None:
+    bits = TensorSpec("uint16", (1024, 1024), values=Values(-1.0, 1.0, bits_of="bfloat16"))
+    fast = CALIBRATION.model_copy(update={"narrow_flops": {"bf16": 2 * PEAK}})
+    for share, calibration, refused in ((3.6, fast, False), (4.4, fast, True), (2.2, CALIBRATION, True)):
+        found = check(outcome(FLOPS / (PEAK * share)), FLOPS, (bits, bits, SQUARE), calibration)
+        assert (found.failure is FailureKind.IMPLAUSIBLE) == refused
+    assert "bfloat16" in check(outcome(FLOPS / (PEAK * 5)), FLOPS, (bits, bits, SQUARE), fast).message
 
 
 def test_a_kernel_that_does_nothing_cannot_have_stored_its_output() -> None:

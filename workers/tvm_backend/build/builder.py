@@ -123,6 +123,10 @@ class Builder:
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
 
+    def narrow_peaks(self, target: Mapping[str, Any]) -> dict[str, calibration_kernels.PairPeak]:
+        """Calibration kernels by precision; see ``calibration_kernels.narrow_peaks``."""
+        return calibration_kernels.narrow_peaks(target)
+
     def build_kernel(self, kernel: calibration_kernels.Kernel, target: Mapping[str, Any], out: Path) -> Built:
         """Build a calibration kernel; see ``calibration_kernels.build``."""
         with self._lease.shared():

@@ -14,15 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
 
-from tunesmith.types import TensorSpec
+from tunesmith.arithmetic import NARROW
+from tunesmith.names import BF16
+from tunesmith.targets import Target
+from tunesmith.types import TensorSpec, Values
 from workers.protocol import Built
 from workers.tvm_backend.build import linking
 
-VERSION = 1
-"""Raised when a kernel changes: earlier latencies are no longer a reference."""
+VERSION = 2
+"""Raised when a kernel changes or is added: earlier latencies are no longer a reference."""
 FUNCTION = "main"
 CHAINS = 12
 """Independent chains of multiply-adds: latency times throughput is 8 on x86 and 8 to 16 on Arm."""
+PAIR_CHAINS = 16
+"""The same of products of pairs, whose latency is longer."""
 LANES = (16, 8)
 """Floats of a chain: 16 fill AVX-512, 8 fill AVX2 and two registers of NEON, and neither spills there."""
 ROUNDS = 1 << 18
@@ -76,6 +81,63 @@ class Peak:
                         for v in T.vectorized(lanes):
                             acc[c * lanes + v] = acc[c * lanes + v] * x[v] + y[v]
                 for c in T.unroll(CHAINS):
+                    for v in T.vectorized(lanes):
+                        out[t * width + c * lanes + v] = acc[c * lanes + v]
+
+        return _module(main)
+
+
+@dataclass(frozen=True)
+class PairPeak:
+    """Independent products of bfloat16 pairs in registers, ``PAIR_CHAINS`` vectors on each of ``threads`` cores.
+
+    For CPUs with AVX512_BF16 alone: for others LLVM ends the process.
+    """
+
+    threads: int
+
+    @property
+    def args(self) -> tuple[TensorSpec, ...]:
+        """Both factors, and the chains' ends."""
+        pairs = NARROW[BF16]
+        factor = TensorSpec(pairs.storage, (2 * LANES[0],), values=Values(-1.0, 1.0, bits_of=pairs.numbers))
+        return factor, factor, TensorSpec("float32", (self.threads * PAIR_CHAINS * LANES[0],))
+
+    @property
+    def work(self) -> float:
+        """FLOP; a multiply-add counts as two."""
+        return 2.0 * 2 * self.threads * PAIR_CHAINS * LANES[0] * ROUNDS
+
+    def module(self) -> Any:
+        """``acc = acc + x[0] * y[0] + x[1] * y[1]`` in each lane; no chain grows beyond ``2 * ROUNDS``."""
+        from tvm.script import tirx as T
+
+        from workers.tvm_backend.dot.intrinsics import DPBF16PS
+
+        threads, lanes, width, helper = self.threads, LANES[0], PAIR_CHAINS * LANES[0], DPBF16PS
+
+        @T.prim_func  # type: ignore[untyped-decorator]
+        def main(  # type: ignore[no-untyped-def]
+            x: T.Buffer((2 * lanes,), "uint16"),  # type: ignore[valid-type]
+            y: T.Buffer((2 * lanes,), "uint16"),  # type: ignore[valid-type]
+            out: T.Buffer((threads * width,), "float32"),  # type: ignore[valid-type]
+        ):
+            T.func_attr({"tirx.noalias": True})
+            for t in T.parallel(threads, annotations={"pragma_import_llvm": helper}):
+                acc = T.alloc_buffer((width,), "float32", scope="local")
+                for c in T.unroll(PAIR_CHAINS):
+                    for v in T.vectorized(lanes):
+                        acc[c * lanes + v] = T.float32(c + 1)
+                for _ in range(ROUNDS):
+                    for c in T.unroll(PAIR_CHAINS):
+                        acc[T.ramp(c * lanes, 1, lanes)] = T.call_pure_extern(
+                            "float32x16",
+                            "ts_dpbf16ps",
+                            acc[T.ramp(c * lanes, 1, lanes)],
+                            T.reinterpret("int32x16", x[T.ramp(0, 1, 2 * lanes)]),
+                            T.reinterpret("int32x16", y[T.ramp(0, 1, 2 * lanes)]),
+                        )
+                for c in T.unroll(PAIR_CHAINS):
                     for v in T.vectorized(lanes):
                         out[t * width + c * lanes + v] = acc[c * lanes + v]
 
@@ -169,13 +231,21 @@ class Reference:
         return schedule.mod
 
 
-Kernel = Union[Peak, Read, Reference]
+Kernel = Union[Peak, PairPeak, Read, Reference]
 """What can be built and timed; the last argument is the output."""
 
 
 def peaks(threads: int) -> tuple[Peak, ...]:
     """One kernel per vector width; the fastest of them shows the peak."""
     return tuple(Peak(threads, lanes) for lanes in LANES)
+
+
+def narrow_peaks(target: Mapping[str, Any]) -> dict[str, PairPeak]:
+    """Kernels that show the peaks of narrow types, by precision: of those that a target has an instruction for."""
+    from workers.tvm_backend.design_space.rules.machine import cpu_model_of
+
+    made = Target(dict(target))
+    return {BF16: PairPeak(made.num_cores)} if cpu_model_of(made).bf16_dot else {}
 
 
 def cached_read(threads: int, size: int) -> Read:

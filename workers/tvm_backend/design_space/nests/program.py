@@ -160,6 +160,7 @@ class Program:
             calls,
             tuple(conditions),
             any(summed),
+            place.dot is not None and place.dot.takes_bits,
         )
 
     def _access(self, region: Any, axis_of: Mapping[int, int], dotted: tuple[int, int] | None = None) -> Access:

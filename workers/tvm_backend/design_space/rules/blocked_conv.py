@@ -19,7 +19,7 @@ from workers.tvm_backend.design_space.rules import padding
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import axes_of, only
 from workers.tvm_backend.design_space.rules.convolution import TiledLoops, in_threads, operands
-from workers.tvm_backend.design_space.rules.dots import accumulate, dot_of, place_widening
+from workers.tvm_backend.design_space.rules.dots import accumulate, dot_of, place_widening, seen_by_tiles
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 from workers.tvm_backend.design_space.rules.stages import variables_of
@@ -46,8 +46,9 @@ class BlockedConvolution(Rule):
         if found.pair is not None and dot is None:
             return
         vectors = found.extents[found.channel] * found.lanes // cpu.lanes()
-        limits = tile(cpu, found.extents[found.width], vectors)
-        rows = max(1, accumulators(cpu) // (limits.scalars * largest_divisor(vectors, limits.vectors)))
+        limits = tile(seen_by_tiles(cpu, dot), found.extents[found.width], vectors)
+        least = cpu.dot_rows if dot is not None and dot.takes_bits else 1
+        rows = max(least, accumulators(cpu) // (limits.scalars * largest_divisor(vectors, limits.vectors)))
         for bands in (False, True):
             yield partial(_schedule, plan=BlockedConvPlan(found, cpu.lanes(), limits, rows, bands, dot))
 

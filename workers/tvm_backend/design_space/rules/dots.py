@@ -30,6 +30,11 @@ def dot_of(cpu: CpuModel, columns: int) -> Dot | None:
     return WIDENING.get(lanes)
 
 
+def seen_by_tiles(cpu: CpuModel, dot: Dot | None) -> CpuModel:
+    """The CPU by whose prices a tile is chosen; ``dot`` is None where the operands are float32."""
+    return cpu.of_dots() if dot is not None and dot.takes_bits else cpu
+
+
 def place_widening(sch: Schedule, block: Any, dot: Dot) -> None:
     """Inline the stage that widens what ``block`` reads where an instruction takes bits.
 

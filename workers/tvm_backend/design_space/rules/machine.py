@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tunesmith.analysis.cpu_model import CpuModel
+from tunesmith.arithmetic import NARROW
 from tunesmith.messages import Calibration
+from tunesmith.names import BF16
 from tunesmith.targets import Target
 from workers.tvm_backend import tir
 
@@ -20,6 +22,6 @@ def cpu_model_of(target: Target, found: Calibration | None = None) -> CpuModel:
     made = tir.tvm_target(target)
     for feature, vector_bytes, registers in (("avx512f", 64, 32), ("avx", 32, 16), ("neon", 16, 32)):
         if codegen.target_has_features(feature, made):
-            dots = codegen.target_has_features("avx512bf16", made)
-            return replace(CpuModel.of(target.num_cores, vector_bytes, registers, found), bf16_dot=bool(dots))
+            dots = any(codegen.target_has_features(each, made) for each in NARROW[BF16].features)
+            return replace(CpuModel.of(target.num_cores, vector_bytes, registers, found), bf16_dot=dots)
     return CpuModel.of(target.num_cores, 16, 16, found)

@@ -17,7 +17,7 @@ from tvm.s_tir import Schedule
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import Contraction, find
-from workers.tvm_backend.design_space.rules.dots import dot_of, place_widening
+from workers.tvm_backend.design_space.rules.dots import dot_of, place_widening, seen_by_tiles
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.product import Pack, Packing, ProductPlan, arrange, tiled_axis
 from workers.tvm_backend.design_space.rules.registers import product_tiles
@@ -45,7 +45,7 @@ class PackedMatmul(Rule):
         if found.pair is not None and (dot is None or not found.panel):
             return
         shape = found.extents[tiled_axis(found)], -(-found.extents[found.column] // lanes)
-        for tile in product_tiles(cpu, max(1, lanes // cpu.lanes()), *shape):
+        for tile in product_tiles(seen_by_tiles(cpu, dot), max(1, lanes // cpu.lanes()), *shape):
             for packing in packings(sch, found, lanes, cpu):
                 yield partial(_schedule, plan=ProductPlan(found, lanes, tile, packing, cpu, dot))
 
