@@ -9,6 +9,8 @@ from typing import Final
 
 from tunesmith.names import BF16, FLOAT32
 
+FLOAT32_BYTES: Final = 4
+
 
 @dataclass(frozen=True)
 class NarrowType:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tunesmith.arithmetic import NARROW
 from tunesmith.errors import InvalidOperator
 from tunesmith.model_limits import MAX_ELEMENTS
+from tunesmith.names import FLOAT32
 from tunesmith.types import TensorSpec
 
 DTYPES = ("float32", "float16", "float64")
+NARROW_KINDS = ("gemm", "dense", "conv2d")
+"""Products with weights, which may be of a narrow type."""
 
 FORMS: Mapping[str, str] = {
     "gemm": "gemm:MxNxK:float32",
@@ -33,6 +37,8 @@ class OperatorSpec:
             NCHW with OIHW weights; ``depthwise`` NCHW with one K×K filter per channel; ``softmax`` over the last axis;
             ``layernorm`` over the last axis with scale and shift.
         dtype: data type of every tensor.
+        precision: precision of the arithmetic. In a narrow one the weights are constants, as in a model that is tuned
+            with that precision; they are packed when it is prepared.
         dims: (M, N, K), (B, M, N, K), the input's NCHW, or the input's shape.
         kernel: (KH, KW) of convolutions.
         channels: output channels of ``conv2d``.
@@ -48,12 +54,19 @@ class OperatorSpec:
     stride: int = 1
     padding: int = 0
     canonical: str = ""
+    precision: str = FLOAT32
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The arguments in order, weights included."""
         shapes = _SHAPES[self.kind](self)[:-1]
         return tuple(TensorSpec(self.dtype, shape, name) for name, shape in shapes)
+
+    @property
+    def weights(self) -> frozenset[str]:
+        """Names of the inputs that a model has as constants."""
+        of_product = {"b"} if self.kind == "gemm" and self.precision != FLOAT32 else set()
+        return frozenset({"weight", "gamma", "beta"} | of_product)
 
     @property
     def output(self) -> TensorSpec:
@@ -111,7 +124,7 @@ def looks_like_operator(text: str) -> bool:
 
 
 def parse_operator(text: str) -> OperatorSpec:
-    """Parse an operator spec; the type is ``float32`` when left out.
+    """Parse an operator spec; the type is ``float32`` when left out. A narrow one is a precision, such as ``bf16``.
 
     Raises:
         InvalidOperator: naming what is wrong and the form that is accepted.
@@ -123,8 +136,7 @@ def parse_operator(text: str) -> OperatorSpec:
         )
     body, colon, dtype = rest.partition(":")
     dtype = dtype if colon else "float32"
-    if dtype not in DTYPES:
-        raise _invalid(kind, f"the type {dtype!r} is not one of {', '.join(DTYPES)}", text)
+    _check_type(kind, dtype, text)
     parts = body.split(",")
     shape = _shape(kind, parts[0], text)
     if kind in ("conv2d", "depthwise"):
@@ -134,8 +146,21 @@ def parse_operator(text: str) -> OperatorSpec:
             raise _invalid(kind, f"{','.join(parts[1:])!r} is not understood", text)
         _check_rank(kind, shape, text)
         spec = OperatorSpec(kind, dtype, shape, canonical=f"{kind}:{_join(shape)}:{dtype}")
+    if dtype in NARROW:
+        spec = replace(spec, dtype="float32", precision=dtype)
     _check_size(spec, text)
     return spec
+
+
+def _check_type(kind: str, dtype: str, text: str) -> None:
+    if dtype in NARROW and kind in NARROW_KINDS:
+        return
+    if dtype in NARROW:
+        raise _invalid(kind, f"{dtype} is for products with weights ({', '.join(NARROW_KINDS)})", text)
+    if dtype == "int8":
+        raise _invalid(kind, "the type 'int8' is not there yet for single operators", text)
+    if dtype not in DTYPES:
+        raise _invalid(kind, f"the type {dtype!r} is not one of {', '.join((*DTYPES, *NARROW))}", text)
 
 
 def _invalid(kind: str, problem: str, text: str) -> InvalidOperator:

@@ -6,7 +6,8 @@ import itertools
 from dataclasses import dataclass, fields
 
 from tunesmith.errors import PrecisionUnavailable
-from tunesmith.names import BF16, TVM_SPACE
+from tunesmith.names import BF16, FLOAT32, TVM_SPACE
+from tunesmith.operators import OperatorSpec
 from tunesmith.options import JobOptions
 
 PIPELINE = "tunesmith.prepare/7"
@@ -79,6 +80,17 @@ def for_target(kind: str, operator: bool, options: JobOptions = JobOptions()) ->
     return Preparation(blocked, kind == "llvm" and options.fast_math, blocked and options.winograd)
 
 
+def of_operator(kind: str, spec: OperatorSpec, options: JobOptions = JobOptions()) -> Preparation:
+    """What suits a single operator: tensors keep their layouts, unless its type asks for a narrow precision.
+
+    Raises:
+        PrecisionUnavailable: see :func:`for_target`.
+    """
+    if spec.precision == FLOAT32:
+        return for_target(kind, True, options)
+    return for_target(kind, False, options.model_copy(update={"precision": spec.precision}))
+
+
 def _check_bf16(kind: str, operator: bool, options: JobOptions) -> None:
     if kind != "llvm":
         raise PrecisionUnavailable(
@@ -86,7 +98,9 @@ def _check_bf16(kind: str, operator: bool, options: JobOptions) -> None:
         )
     if operator:
         raise PrecisionUnavailable(
-            "precision bf16 is for models, and this is a single operator: use float32", field="precision"
+            "a single operator has its precision in its type: write it as bf16, such as gemm:128x768x3072:bf16, "
+            "and leave precision out",
+            field="precision",
         )
     if options.space == TVM_SPACE:
         raise PrecisionUnavailable(

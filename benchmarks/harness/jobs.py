@@ -15,7 +15,7 @@ from tunesmith.client import Client, EmbeddedStack
 from tunesmith.client import Job as JobView
 from tunesmith.errors import TunesmithError, from_problem
 from tunesmith.metaschedule import DatabaseRecord
-from tunesmith.names import DEFAULT_ALLOCATOR, DEFAULT_SEARCHER, DEFAULT_SPACE
+from tunesmith.names import DEFAULT_ALLOCATOR, DEFAULT_PRECISION, DEFAULT_SEARCHER, DEFAULT_SPACE
 from tunesmith.preparation import Preparation
 from tunesmith.schedule_log import read_log
 from tunesmith.targets import Target
@@ -86,6 +86,7 @@ class Request:
         space: of ``tunesmith.names.SPACES``.
         search: the searcher's name.
         allocator: the allocator's name.
+        precision: of ``tunesmith.names.PRECISIONS``.
     """
 
     target: Target
@@ -95,6 +96,7 @@ class Request:
     space: str = DEFAULT_SPACE
     search: str = DEFAULT_SEARCHER
     allocator: str = DEFAULT_ALLOCATOR
+    precision: str = DEFAULT_PRECISION
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ def _submit(client: Client, model_id: str, request: Request, seconds: float) -> 
         space=request.space,
         search=request.search,
         allocator=request.allocator,
+        precision=request.precision,
         **FROM_SCRATCH,
     )
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from tunesmith.errors import NothingToTune
 from tunesmith.operators import parse_operator
+from tunesmith.options import JobOptions
+from tunesmith.preparation import of_operator
 from tunesmith.space.space import Space
 from tunesmith.targets import Target
 
@@ -43,11 +45,12 @@ def program(spec: str) -> Extracted:
         InvalidOperator: it does not parse.
         NothingToTune: it is not one program.
     """
-    from workers.tvm_backend.frontends.import_model import operator_module
+    from workers.tvm_backend.frontends.operator_module import prepare_operator
     from workers.tvm_backend.passes.extract_tasks import extract_tasks
-    from workers.tvm_backend.passes.pipeline import prepare
 
-    tasks = extract_tasks(prepare(operator_module(parse_operator(spec))).module)
+    operator = parse_operator(spec)
+    preparation = of_operator("llvm", operator, JobOptions(fast_math=False))
+    tasks = extract_tasks(prepare_operator(operator, preparation).module)
     if len(tasks) != 1:
         raise NothingToTune(f"{spec} is {len(tasks)} programs, and a benchmark takes one", field="operator")
     return tasks[0]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.tuners.plan import OPERATORS, QUICK_OPERATORS
+from tunesmith.names import FLOAT32
 from tunesmith.operators import parse_operator
 
 MAIN, RAGGED = "operators", "operators-ragged"
@@ -38,9 +39,14 @@ class Case:
     table: str = MAIN
 
     @property
+    def precision(self) -> str:
+        """The precision in which Tunesmith computes it; other runtimes take float32."""
+        return parse_operator(self.operator).precision
+
+    @property
     def name(self) -> str:
-        """The spec without its type, which is the same for all; the threads where it is one."""
-        return self.operator.rsplit(":", 1)[0] + (", one thread" if self.threads == 1 else "")
+        """The spec without float32, which most are of; the threads where it is one."""
+        return self.operator.removesuffix(f":{FLOAT32}") + (", one thread" if self.threads == 1 else "")
 
 
 def chosen(operators: Sequence[str] | None, quick: bool, threads: int | None, cores: int) -> list[Case]:

@@ -102,7 +102,7 @@ def _write(outcomes: list[OperatorOutcome], peaks: dict[int, Peak], out: Path, d
 
     from benchmarks.operators import figures
 
-    outcomes[:] = [replace(outcome, peak=peaks[outcome.case.threads]) for outcome in outcomes]
+    outcomes[:] = [replace(o, peak=peaks[o.case.threads].of(o.case.precision)) for o in outcomes]
     seeds = sorted({entry.seed for outcome in outcomes for entry in outcome.entries if entry.seed is not None})
     details = setup("onnxruntime", "openvino", "torch") | {
         "threads": ", ".join(map(str, sorted(peaks))),

@@ -16,7 +16,9 @@ from benchmarks.harness.progress import Progress
 from benchmarks.operators import first
 from benchmarks.operators.cases import Case
 from benchmarks.operators.contenders import OperatorComparison
-from tunesmith.operators import parse_operator
+from tunesmith.arithmetic import FLOAT32_BYTES, NARROW
+from tunesmith.names import FLOAT32
+from tunesmith.operators import OperatorSpec, parse_operator
 from workers.peers.comparison import Peer
 
 FIRST_TEN = f"{TUNESMITH}-{first.COUNT}"
@@ -79,15 +81,22 @@ def run(case: Case, plan: OperatorsPlan, folder: Path, progress: Progress) -> Op
     for seed in plan.seeds:
         _tune(comparison, plan, seed)
     comparison.run(plan.slice, plan.passes)
-    spec = parse_operator(case.operator)
-    bytes_ = 4.0 * sum(math.prod(tensor.shape) for tensor in (*spec.inputs, spec.output))
+    bytes_ = bytes_of(parse_operator(case.operator))
     entries = list(comparison.entries.values())
     return OperatorOutcome(comparison.flops, bytes_, entries, case=case, versions=comparison.versions)
 
 
+def bytes_of(spec: OperatorSpec) -> float:
+    """Bytes of all tensors, each once; in a narrow precision the weights are narrow."""
+    narrow = NARROW[spec.precision].bytes if spec.precision in NARROW else FLOAT32_BYTES
+    width = dict.fromkeys(spec.weights, narrow)
+    tensors = (*spec.inputs, spec.output)
+    return float(sum(width.get(each.name, FLOAT32_BYTES) * math.prod(each.shape) for each in tensors))
+
+
 def _tune(comparison: OperatorComparison, plan: OperatorsPlan, seed: int) -> None:
-    """Both tuners with one seed; MetaSchedule first, because its time is Tunesmith's."""
-    baselines = [name for name in METASCHEDULE if name in plan.names]
+    """Both tuners with one seed; MetaSchedule, which knows float32 alone, first, because its time is Tunesmith's."""
+    baselines = [name for name in METASCHEDULE if name in plan.names and comparison.case.precision == FLOAT32]
     known = comparison.enter_recorded(baselines, seed, plan.runs)
     if TUNESMITH not in plan.names:
         return
@@ -97,7 +106,7 @@ def _tune(comparison: OperatorComparison, plan: OperatorsPlan, seed: int) -> Non
     found: list[Tuned] = []
 
     def tunesmith(name: str) -> tuple[Entry, Peer]:
-        request = Request(comparison.target, seed, None, seconds)
+        request = Request(comparison.target, seed, None, seconds, precision=comparison.case.precision)
         found.append(jobs.tune(comparison.file, request, comparison.subfolder(name)))
         return comparison.of_tuned(name, found[0])
 

@@ -29,8 +29,9 @@ arithmetic at best, and reading each of the operator's tensors once from the nea
 by`; see [limits](#limits-of-the-machine)). `kernel` is the operator's own function alone, called repeatedly.
 `conversions` are the functions around it that convert layouts of its tensors. All other latencies are end to end:
 one inference of an ONNX model with only this operator, constant weights, batch 1, float32, including the runtime's
-own calls. All runtimes were timed in turn, there and back, each several times in its own process; the median of all
-samples counts. MetaSchedule's is the fastest of its runs. PyTorch is eager."""
+own calls. Where an operator's name ends in `bf16`, Tunesmith computed in it, and the limit is that of its instruction.
+All runtimes were timed in turn, there and back, each several times in its own process; the median of all samples
+counts. MetaSchedule's is the fastest of its runs. PyTorch is eager."""
 EQUAL_TEXT = f"""\
 MetaSchedule's `tune_tir` measured {TRIALS} candidates, at 16 and at 64 a round. Tunesmith had the wall time of the
 shorter of these two runs. Its time includes the start of its stack and the import of the model; MetaSchedule's

@@ -11,9 +11,6 @@ from benchmarks.models.graph import Graph
 from tunesmith.errors import InvalidInput
 from tunesmith.operators import OperatorSpec, parse_operator
 
-CONSTANT = frozenset({"weight", "gamma", "beta"})
-"""Tensors of a spec that are weights."""
-
 
 def _convolution(spec: OperatorSpec) -> tuple[str, dict[str, Any]]:
     groups = spec.dims[1] if spec.kind == "depthwise" else 1
@@ -38,23 +35,23 @@ NODES: Mapping[str, Callable[[OperatorSpec], tuple[str, dict[str, Any]]]] = {
 
 
 def write_operator(text: str, path: Path) -> Path:
-    """Write the model of an operator spec with random weights to ``path``.
+    """Write the model of an operator spec with random weights to ``path``; a precision is not part of a file.
 
     Raises:
         InvalidOperator: the spec does not parse.
-        InvalidInput: it is not of float32, which some runtimes take alone.
+        InvalidInput: its tensors are not of float32, which some runtimes take alone.
     """
     spec = parse_operator(text)
     if spec.dtype != "float32":
-        raise InvalidInput("runtimes are compared in float32", field="operator", value=text)
+        raise InvalidInput("runtimes take tensors of float32: use float32 or bf16", field="operator", value=text)
     import onnx
 
     graph = Graph(spec.kind, seed=0)
     names = [
-        graph.weight(*t.shape, fan_in=math.prod(t.shape[1:])) if t.name in CONSTANT else t.name for t in spec.inputs
+        graph.weight(*t.shape, fan_in=math.prod(t.shape[1:])) if t.name in spec.weights else t.name for t in spec.inputs
     ]
     kind, attributes = NODES[spec.kind](spec)
     output = graph.node(kind, *names, **attributes)
-    sources = [(t.name, t.shape) for t in spec.inputs if t.name not in CONSTANT]
+    sources = [(t.name, t.shape) for t in spec.inputs if t.name not in spec.weights]
     onnx.save(graph.model(*sources, (output, spec.output.shape)), path)
     return path

@@ -25,7 +25,7 @@ from tunesmith.answers.base import Page
 from tunesmith.answers.models import ModelBody, ModelTaskBody, TensorBody
 from tunesmith.errors import Conflict, InvalidInput, NotFound, StorageQuotaExceeded
 from tunesmith.operators import parse_operator
-from tunesmith.preparation import Preparation, for_target
+from tunesmith.preparation import Preparation, for_target, of_operator
 from tunesmith.resources import MODEL, new_id
 from tunesmith.states import ModelState
 
@@ -114,7 +114,8 @@ def source_of(upload: Upload) -> str:
 
 def operator_model(session: Session, operator: str, owner: str) -> Model:
     """The model row of an operator spec. Raises InvalidOperator."""
-    canonical = parse_operator(operator).canonical
+    spec = parse_operator(operator)
+    canonical = spec.canonical
     sha = hashlib.sha256(canonical.encode()).hexdigest()
     new = Model(
         id=new_id(MODEL),
@@ -126,7 +127,7 @@ def operator_model(session: Session, operator: str, owner: str) -> Model:
         size=0,
         owner=owner,
         state=ModelState.IMPORTING,
-        preparation=for_target(DEFAULT_KIND, operator=True).key,
+        preparation=of_operator(DEFAULT_KIND, spec).key,
     )
     model, _ = find_or_add(session, new)
     _import_again(session, model, new.preparation)

@@ -27,7 +27,7 @@ from tunesmith.errors import (
 )
 from tunesmith.extras import CHOICES, choice_unavailable
 from tunesmith.operators import parse_operator
-from tunesmith.preparation import for_target
+from tunesmith.preparation import for_target, of_operator
 from tunesmith.resources import JOB, new_id
 from tunesmith.states import JobState, ModelState
 from tunesmith.targets import MAX_SPEC, choose, parse_target
@@ -132,7 +132,7 @@ def _check_quota(session: Session, caller: Caller, most: int) -> None:
 
 
 def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
-    model = _model(session, caller, request)
+    model, precision = _model(session, caller, request)
     trials, seconds = request.budget.trials, request.budget.seconds
     if trials is None and seconds is None:
         trials = DEFAULT_TRIALS
@@ -151,23 +151,28 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
         stop_when_converged=request.budget.stop_when_converged,
         created_at=clock.now(session),
         paused_seconds=0.0,
-        **request.values(),
+        **{**request.values(), "precision": precision},
     )
     job_requests.submit(session, job, model)
     return job
 
 
-def _model(session: Session, caller: Caller, request: JobRequest) -> Model:
-    """What the job tunes: the user's model, or the variant of it that the target and the user's choices ask for."""
+def _model(session: Session, caller: Caller, request: JobRequest) -> tuple[Model, str]:
+    """What the job tunes: the user's model, or the variant of it that the target and the user's choices ask for.
+
+    The second value is the precision, which an operator has in its type.
+    """
     if request.operator is not None:
         model = models.operator_model(session, request.operator, caller.owner)
     else:
         model = models.visible(session, caller, str(request.model_id))
     _check_usable(model)
     kind = parse_target(request.target).kind
-    model = models.prepared(session, model, for_target(kind, model.source == "operator", request))
+    spec = parse_operator(str(model.operator)) if model.source == "operator" else None
+    wanted = for_target(kind, False, request) if spec is None else of_operator(kind, spec, request)
+    model = models.prepared(session, model, wanted)
     _check_usable(model)
-    return model
+    return model, request.precision if spec is None else spec.precision
 
 
 def _check_usable(model: Model) -> None:

@@ -41,17 +41,20 @@ CONVOLUTION = "conv2d:1x16x8x8,16x16x3x3,s1,p1:float32"
 BLOCKED = Preparation(blocked=True, fast_math=True)
 
 
-@pytest.mark.parametrize("text", SPECS)
+@pytest.mark.parametrize("text", [*SPECS, "gemm:8x16x32:bf16"])
 def test_an_operator_as_a_model_computes_the_same_on_every_runtime(text, tmp_path):
     path = onnx_models.write_operator(text, tmp_path / "operator.onnx")
     spec = parse_operator(text)
-    inputs = {t.name: random_array(t, at) for at, t in enumerate(spec.inputs) if t.name not in onnx_models.CONSTANT}
+    inputs = {t.name: random_array(t, at) for at, t in enumerate(spec.inputs) if t.name not in spec.weights}
     (first_,), (second,) = (peer.prepare(str(path), inputs, 1)() for peer in (onnxruntime, torch_onnx))
     assert first_.shape == spec.output.shape
     np.testing.assert_allclose(first_, second, rtol=1e-4, atol=1e-5)
 
 
 def test_operators_that_runtimes_cannot_compare_are_refused(tmp_path):
+    case = Case("gemm:8x16x32:bf16", 2)
+    assert (case.precision, case.name) == ("bf16", case.operator)
+    assert comparison.bytes_of(parse_operator(case.operator)) == 4 * 8 * 32 + 2 * 32 * 16 + 4 * 8 * 16
     with pytest.raises(InvalidInput, match="float32"):
         onnx_models.write_operator("gemm:8x8x8:float16", tmp_path / "x.onnx")
     with pytest.raises(InvalidOperator):

@@ -86,6 +86,10 @@ def test_each_refusal_has_a_variant_of_its_own(api: Api) -> None:
     ]
     operator = [submit(api, winograd=choice)["model_id"] for choice in (True, False)]
     assert operator[0] == operator[1], "an operator keeps the layouts of its spec"
+    narrow = submit(api, operator="gemm:8x16x32:bf16")
+    assert narrow["precision"] == "bf16"
+    wanted = for_target("llvm", False, JobOptions(precision="bf16"))
+    assert rows(api, Model)[-1].preparation == wanted.key, "its weights are packed"
 
 
 def test_tvms_own_space_is_that_of_the_plain_model(api: Api) -> None:

@@ -13,9 +13,11 @@ from encoders import Encoder, save
 from numerics import light_model
 from onnx import TensorProto, helper
 
+from benchmarks.operators.onnx_models import write_operator
 from tunesmith.errors import (
     DynamicShape,
     InvalidInput,
+    InvalidOperator,
     MissingDependency,
     ModelRejected,
     NotAModel,
@@ -23,11 +25,14 @@ from tunesmith.errors import (
     UnsupportedOperator,
 )
 from tunesmith.operators import parse_operator
+from tunesmith.options import JobOptions
+from tunesmith.preparation import for_target, of_operator
 from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
 from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.frontends.operator_module import prepare_operator  # noqa: E402
 from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
 
 pytestmark = pytest.mark.parallel
@@ -145,6 +150,25 @@ def test_operator_specs(spec: str, family: str, flops: float | None) -> None:
     assert task.workload.args[-1].shape == parsed.output.shape
     assert len(task.workload.args) == len(parsed.inputs) + 1
     assert flops is None or task.workload.flops == flops
+
+
+@pytest.mark.parametrize("spec", ["gemm:8x32x16:bf16", "dense:8x32x16:bf16", "conv2d:1x16x8x8,16x16x3x3,s1,p1:bf16"])
+def test_an_operator_in_bf16_is_what_its_model_is_with_that_precision(spec: str, tmp_path: Path) -> None:
+    parsed = parse_operator(spec)
+    preparation = of_operator("llvm", parsed)
+    assert preparation == for_target("llvm", False, JobOptions(precision="bf16"))
+    model = import_model.import_model(write_operator(spec, tmp_path / "m.onnx"), "onnx")
+    both = prepare_operator(parsed, preparation), pipeline.prepare(model, preparation)
+    ours, theirs = ([task.workload.hash for task in extract_tasks.extract_tasks(made.module)] for made in both)
+    assert ours == theirs
+    assert [each.name for each in both[0].inputs] == [t.name for t in parsed.inputs if t.name not in parsed.weights]
+
+
+@pytest.mark.parametrize("spec", ["gemm:8x32x15:bf16", "gemm:8x7x16:bf16", "conv2d:1x8x8x8,8x8x1x1:bf16"])
+def test_an_operator_of_which_nothing_would_be_bf16_is_refused(spec: str) -> None:
+    parsed = parse_operator(spec)
+    with pytest.raises(InvalidOperator, match=r"would be computed in float32.*write its type as float32"):
+        prepare_operator(parsed, of_operator("llvm", parsed))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunesmith.errors import InvalidOperator
-from tunesmith.operators import DTYPES, FORMS, looks_like_operator, parse_operator
+from tunesmith.operators import DTYPES, FORMS, NARROW_KINDS, looks_like_operator, parse_operator
 
 n = st.integers(1, 300)
 
@@ -68,6 +68,7 @@ def test_canonical_text_parses_to_the_same(text: str) -> None:
             (1, 128, 14, 14),
         ),
         ("softmax:12x128x128:float32", "softmax:12x128x128:float32", [(12, 128, 128)], (12, 128, 128)),
+        ("gemm:2x3x4:bf16", "gemm:2x3x4:bf16", [(2, 4), (4, 3)], (2, 3)),
         ("layernorm:128x768", "layernorm:128x768:float32", [(128, 768), (768,), (768,)], (128, 768)),
     ],
 )
@@ -77,6 +78,17 @@ def test_shapes(text: str, canonical: str, inputs: list[tuple[int, ...]], output
     assert [t.shape for t in spec.inputs] == inputs
     assert spec.output.shape == output
     assert {t.dtype for t in (*spec.inputs, spec.output)} == {spec.dtype}
+    assert (spec.precision, spec.dtype == "float32") == ("bf16", True) or not text.endswith("bf16")
+
+
+def test_bf16_is_for_products_with_weights_and_int8_is_not_there() -> None:
+    for kind in NARROW_KINDS:
+        shape_ = "2x3x4" if kind != "conv2d" else "1x3x8x8,4x3x3x3"
+        found = parse_operator(f"{kind}:{shape_}:bf16")
+        assert found.weights & {t.name for t in found.inputs[1:]}
+    for text, said in (("bmm:2x2x2x2:bf16", "bf16 is for products with weights"), ("gemm:2x2x2:int8", "not there yet")):
+        with pytest.raises(InvalidOperator, match=said):
+            parse_operator(text)
 
 
 @pytest.mark.parametrize(

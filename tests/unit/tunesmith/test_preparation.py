@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tunesmith.errors import PrecisionUnavailable
+from tunesmith.operators import parse_operator
 from tunesmith.options import JobOptions
-from tunesmith.preparation import OLDER, PIPELINE, PLAIN, Preparation, for_target
+from tunesmith.preparation import OLDER, PIPELINE, PLAIN, Preparation, for_target, of_operator
 
 EVERY = [Preparation(*choice) for choice in itertools.product((False, True), repeat=4)]
 
@@ -69,10 +70,14 @@ def test_what_suits_a_target(kind: str, operator: bool, refused: tuple[str, ...]
 
 def test_bf16_is_for_models_on_cpus() -> None:
     narrow = JobOptions(precision="bf16")
+    spec = parse_operator("gemm:8x16x32:bf16")
+    assert of_operator("llvm", spec) == of_operator("llvm", spec, narrow) == for_target("llvm", False, narrow)
+    with pytest.raises(PrecisionUnavailable, match="kind cuda"):
+        of_operator("cuda", spec)
     assert for_target("llvm", False, narrow) == Preparation(blocked=True, fast_math=True, bf16=True)
     for kind, operator, options, why in (
         ("cuda", False, narrow, "the target is of kind cuda"),
-        ("llvm", True, narrow, "a single operator"),
+        ("llvm", True, narrow, "write it as bf16"),
         ("llvm", False, JobOptions(precision="bf16", space="tvm"), "use space all"),
     ):
         with pytest.raises(PrecisionUnavailable, match=why):

@@ -9,7 +9,7 @@ from tunesmith.errors import InvalidInput, TargetUnavailable
 from tunesmith.metaschedule import DatabaseRecord, write_database
 from tunesmith.model_files import ZIP_MAGIC
 from tunesmith.operators import looks_like_operator, parse_operator
-from tunesmith.preparation import Preparation, for_target
+from tunesmith.preparation import Preparation, for_target, of_operator
 from tunesmith.targets import Target, parse_target
 from tunesmith.types import TensorSpec
 from workers.tvm_backend.host import describe
@@ -48,14 +48,14 @@ class LocalModel:
         self, model: str, inputs: Mapping[str, tuple[int, ...]], folder: Path, preparation: Preparation
     ) -> None:
         warm("llvm")
-        from workers.tvm_backend.frontends.import_model import import_model, operator_module
+        from workers.tvm_backend.frontends.import_model import import_model
+        from workers.tvm_backend.frontends.operator_module import prepare_operator
         from workers.tvm_backend.passes.pipeline import prepare, save_params
 
         if looks_like_operator(model):
-            mod = operator_module(parse_operator(model))
+            prepared = prepare_operator(parse_operator(model), preparation)
         else:
-            mod = import_model(model, source_of(Path(model)), inputs)
-        prepared = prepare(mod, preparation)
+            prepared = prepare(import_model(model, source_of(Path(model)), inputs), preparation)
         self._folder, self.module, self.inputs = folder, prepared.module, prepared.inputs
         self.params = folder / "params.npz"
         save_params(prepared.params, self.params)
@@ -95,7 +95,9 @@ class LocalModel:
 
 def default_preparation(model: str, target: Target) -> Preparation:
     """How a job for ``target`` prepares a file or an operator spec by default."""
-    return for_target(target.kind, operator=looks_like_operator(model))
+    if looks_like_operator(model):
+        return of_operator(target.kind, parse_operator(model))
+    return for_target(target.kind, operator=False)
 
 
 def local_target(spec: str) -> Target:

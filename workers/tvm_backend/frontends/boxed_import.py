@@ -16,7 +16,7 @@ from workers.tvm_backend.warm import warm
 
 MODEL, MODULE, PARAMS = "model", "module.json", "params.npz"
 """Files in the box's folder: the user's, and what was made of it."""
-PARTS = ("frontends.import_model", "passes.pipeline", "passes.extract_tasks", "tir")
+PARTS = ("frontends.import_model", "frontends.operator_module", "passes.pipeline", "passes.extract_tasks", "tir")
 TORCH_PARTS = (
     "torch",
     "torch.export",
@@ -81,13 +81,13 @@ def _problem(error: TunesmithError) -> dict[str, Any]:
 
 def _prepare(source: str, operator: str, shapes: Mapping[str, tuple[int, ...]], preparation: Preparation) -> None:
     from workers.tvm_backend.frontends import import_model
+    from workers.tvm_backend.frontends.operator_module import prepare_operator
     from workers.tvm_backend.passes import pipeline
 
     if source == "operator":
-        mod = import_model.operator_module(parse_operator(operator))
+        prepared = prepare_operator(parse_operator(operator), preparation)
     else:
-        mod = import_model.import_model(Path(MODEL), source, shapes)
-    prepared = pipeline.prepare(mod, preparation)
+        prepared = pipeline.prepare(import_model.import_model(Path(MODEL), source, shapes), preparation)
     Path(MODULE).write_bytes(prepared.module)
     pipeline.save_params(prepared.params, PARAMS)
 
