@@ -89,8 +89,7 @@ def run(model: str, seed: int, plan: LivePlan, folder: Path, progress: Progress)
         found[name] = jobs.tune_warm(comparison.file, request, comparison.subfolder(name))
         return comparison.of_tuned(name, found[name])
 
-    turn = seed % len(plan.allocators)
-    for name in (*plan.allocators[turn:], *plan.allocators[:turn]):
+    for name in in_turn(plan.allocators, seed):
         comparison.enter(name, tune)
     comparison.run(SLICE, PASSES)
     latency = {name: entry.result.latency for name, entry in comparison.entries.items() if entry.result.latency}
@@ -101,6 +100,12 @@ def run(model: str, seed: int, plan: LivePlan, folder: Path, progress: Progress)
         Run(Path(model).stem, seed, name, latency[name], latency[UNTUNED], tuned.candidates, tuned.curve, plan.seconds)
         for name, tuned in found.items()
     ]
+
+
+def in_turn(allocators: Sequence[str], seed: int) -> tuple[str, ...]:
+    """The allocators in the order of a seed: another one is first with each."""
+    turn = seed % len(allocators)
+    return (*allocators[turn:], *allocators[:turn])
 
 
 def report(runs: Sequence[Run], setup: Mapping[str, str]) -> Report:

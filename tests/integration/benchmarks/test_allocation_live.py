@@ -58,17 +58,23 @@ def test_every_allocator_has_a_job_and_its_model_is_timed(monkeypatch, model, tm
             "--seconds",
             "10",
             "--seeds",
-            "2",
+            "1",
             "--out",
             str(tmp_path),
         ],
     )
     assert done.exit_code == 0, done.output
-    assert asked == [(0, "gradient", 10.0), (0, "bandit", 10.0), (1, "bandit", 10.0), (1, "gradient", 10.0)]
+    assert asked == [(0, "gradient", 10.0), (0, "bandit", 10.0)]
     with (tmp_path / "allocation-live.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["allocator"] for row in rows] == ["gradient", "bandit", "bandit", "gradient"]
+    assert [row["allocator"] for row in rows] == ["gradient", "bandit"]
     assert all(float(row["latency ms"]) > 0 and row["candidates"] == "16" for row in rows)
+
+
+def test_each_seed_begins_with_another_allocator():
+    names = ("gradient", "bandit", "random")
+    assert [live.in_turn(names, seed)[0] for seed in range(4)] == ["gradient", "bandit", "random", "gradient"]
+    assert live.in_turn(names, 1) == ("bandit", "random", "gradient")
 
 
 def made(allocator, latency, *points):

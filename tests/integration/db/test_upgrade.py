@@ -147,3 +147,15 @@ def test_what_an_earlier_schema_exported_is_compiled_with_its_schedules(
     x = np.random.default_rng(0).standard_normal((1, 8, 8, 8)).astype("float32")
     ours: Array = machine["main"](tvm.runtime.tensor(x)).numpy()
     assert np.allclose(ours, numerics.reference(left.model, {"x": x}), atol=1e-4)
+
+
+def test_a_log_of_another_model_is_refused_and_no_library_is_left(
+    left: Left, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = left.folder / "net.so"
+    given = ["gemm:64x32x16:float32", "--log", str(left.folder / "tuned" / "best.jsonl"), "-o", str(library), "--json"]
+    assert run_command_line(["compile", *given]) == 2
+    refused = json.loads(capsys.readouterr().out)
+    assert refused["code"] == "invalid_input"
+    assert "no schedule in the log fits" in refused["detail"]
+    assert not library.exists()
