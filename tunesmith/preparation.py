@@ -39,6 +39,11 @@ class Preparation:
         choices = ((BLOCKED, self.blocked), (FAST_MATH, self.fast_math), (WINOGRAD, self.winograd), (BF16, self.bf16))
         return "+".join([PIPELINE, *(name for name, on in choices if on)])
 
+    @property
+    def precision(self) -> str:
+        """The precision of the arithmetic."""
+        return BF16 if self.bf16 else FLOAT32
+
     @classmethod
     def parse(cls, key: str) -> Preparation:
         """Inverse of :attr:`key`, which an older version may have written.

@@ -14,8 +14,8 @@ from tunesmith.cli.options import Inputs, Json
 from tunesmith.cli.output import emit, seconds, table, times
 from tunesmith.cli.progress import shown
 from tunesmith.errors import InvalidInput, MeasurementFailed
-from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.measuring.checked import CheckState, judge
+from tunesmith.names import FLOAT32
 from tunesmith.operators import looks_like_operator
 from tunesmith.schedule_log import read_log
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
@@ -67,8 +67,10 @@ def _judge(results: list[Result]) -> None:
     if ours is not None or len(failed) == len(results):
         first = ours or failed[0]
         raise MeasurementFailed(f"{first.name} gave no result: {first.failure}")
-    if any(result.error is not None and not result.error <= TOLERANCE for result in results):
-        raise MeasurementFailed(f"outputs differ by more than {TOLERANCE:g} of their signal; see the table")
+    wrong = next((result for result in results if result.differs), None)
+    if wrong is not None:
+        of = "their signal" if wrong.rms is None else "the largest one, or in the root mean square"
+        raise MeasurementFailed(f"outputs differ by more than {wrong.tolerance:g} of {of}; see the table")
 
 
 def _names(given: str, tuned: bool) -> list[str]:
@@ -111,7 +113,8 @@ def _compare(
             failed[name] = Result(name, failure=error.detail)
     results = {result.name: result for result in take_turns(peers, folder, time_, cores)} | failed
     found = [results[name] for name in names]
-    check_outputs(found, folder)
+    narrow = [name for name in names if name not in FOREIGN] if preparation.precision != FLOAT32 else []
+    check_outputs(found, folder, narrow=narrow)
     return found
 
 
@@ -138,9 +141,16 @@ def _print(model: str, results: list[Result], cores: int, as_json: bool) -> None
         if _state(result) is CheckState.NOTHING_CHECKED:
             error = "nothing checked"
         speedup = base / result.latency if base and result.latency else None
-        rows.append((result.name, seconds(result.latency), times(speedup), error, result.failure or result.note))
+        said = [result.failure, result.note, _of_narrow(result)]
+        rows.append((result.name, seconds(result.latency), times(speedup), error, "; ".join(filter(None, said))))
     answer = {"model": model, "threads": cores, "peers": [_row(result) for result in results]}
     emit(answer, table(("peer", "latency", "speed-up", "output error", ""), rows), as_json)
+
+
+def _of_narrow(result: Result) -> str:
+    if result.rms is None:
+        return ""
+    return f"of the largest output; rms {result.rms:.1e}; allowed {result.tolerance:g}"
 
 
 def _row(result: Result) -> dict[str, Any]:
@@ -150,10 +160,12 @@ def _row(result: Result) -> dict[str, Any]:
         "failure": result.failure,
         "note": result.note,
         "error": result.error,
+        "rms": result.rms,
+        "tolerance": result.tolerance,
         "latency": result.latency,
         "check": _state(result).value,
     }
 
 
 def _state(result: Result) -> CheckState:
-    return judge(result.error, TOLERANCE, result.signal)
+    return judge(result.worst, result.tolerance, result.signal)

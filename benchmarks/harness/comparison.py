@@ -13,8 +13,8 @@ from benchmarks.harness.kernels import Kernels
 from benchmarks.harness.limits import Peak, least_seconds, share_of_peak
 from benchmarks.harness.progress import Progress
 from tunesmith.errors import TunesmithError
-from tunesmith.measuring.agreement import TOLERANCE
 from tunesmith.metaschedule import DatabaseRecord
+from tunesmith.names import FLOAT32
 from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target
 from workers.peers.comparison import TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
@@ -44,7 +44,7 @@ class Entry:
     @property
     def wrong(self) -> bool:
         """True where the outputs are not those of the other runtimes."""
-        return self.result.error is not None and not self.result.error <= TOLERANCE
+        return self.result.differs
 
     @property
     def latency(self) -> float | None:
@@ -109,6 +109,7 @@ class Comparison:
         self.local = LocalModel(str(file), {}, folder, PLAIN)
         self.entries: dict[str, Entry] = {}
         self._peers: list[Peer] = []
+        self._narrow: set[str] = set()
 
     def enter(self, runtime: str, make: Callable[[str], tuple[Entry, Peer]], seed: int | None = None) -> None:
         """Add what ``make`` makes under a name, or why it could not."""
@@ -140,6 +141,8 @@ class Comparison:
 
     def prepared(self, name: str, tuned: Tuned) -> LocalModel:
         """The model, prepared as it was for the tuner."""
+        if tuned.preparation.precision != FLOAT32:
+            self._narrow.add(name)
         if tuned.preparation == PLAIN:
             return self.local
         return LocalModel(str(self.file), {}, self.subfolder(name), tuned.preparation)
@@ -165,7 +168,7 @@ class Comparison:
         self.progress(f"timing {', '.join(peer.name for peer in self._peers)} in turn")
         write_inputs(self.local.drawn_inputs(), self.folder)
         results = take_turns(self._peers, self.folder, slice_, self.target.num_cores, passes)
-        check_outputs(results, self.folder)
+        check_outputs(results, self.folder, narrow=self._narrow)
         for result in results:
             self.entries[result.name] = replace(self.entries[result.name], result=result)
         return results

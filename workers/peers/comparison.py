@@ -14,7 +14,14 @@ from typing import Any
 import numpy as np
 
 from tunesmith.child_process import THREADS, run_to_end
-from tunesmith.measuring.agreement import dependence, loses_nan, signal_error
+from tunesmith.measuring.agreement import (
+    NARROW_TOLERANCE,
+    TOLERANCE,
+    dependence,
+    distance,
+    loses_nan,
+    signal_error,
+)
 from tunesmith.safe_path import python
 from tunesmith.types import TensorSpec
 from workers.peers.runtimes import AT_MODEL_PRECISION
@@ -30,6 +37,8 @@ LOST = "a NaN in an input does not come out, as it does of {}"
 TVM_PEER = "workers.tvm_backend.run.peer"
 FOREIGN = {name: each.module for name, each in AT_MODEL_PRECISION.items()}
 """Runtimes that are not TVM, and the modules that run them."""
+Sets = list[list[Any]]
+"""Outputs, of each set of inputs."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +62,10 @@ class Result:
 
     Attributes:
         samples: samples of all passes.
+        error: a part of the signal; of the largest output where one of the two computed in a narrow precision.
         medians: one of each pass, which was a process of its own.
+        rms: error in the root mean square, of the outputs'; None where both computed in their own types.
+        tolerance: the largest ``error`` and ``rms`` that count as right.
         signal: part of themselves by which the reference's outputs of two inputs differ; None without an ``error``.
         note: what else the outputs show.
     """
@@ -63,6 +75,8 @@ class Result:
     failure: str = ""
     error: float | None = None
     medians: list[float] = field(default_factory=list)
+    rms: float | None = None
+    tolerance: float = TOLERANCE
     signal: float | None = None
     note: str = ""
 
@@ -70,6 +84,16 @@ class Result:
     def latency(self) -> float | None:
         """Median of the samples."""
         return statistics.median(self.samples) if self.samples else None
+
+    @property
+    def worst(self) -> float | None:
+        """What is held against the tolerance."""
+        return self.error if self.error is None or self.rms is None else max(self.error, self.rms)
+
+    @property
+    def differs(self) -> bool:
+        """True where the outputs are not the reference's."""
+        return self.worst is not None and not self.worst <= self.tolerance
 
 
 def write_inputs(specs: Sequence[TensorSpec], folder: Path) -> None:
@@ -99,26 +123,47 @@ def take_turns(peers: Sequence[Peer], folder: Path, seconds: float, threads: int
     return list(results.values())
 
 
-def check_outputs(results: Sequence[Result], folder: Path, trusted: Collection[str] = tuple(FOREIGN)) -> None:
-    """Set ``error``: against the first of ``trusted`` that ran, else against the first, relative to the signal.
+def check_outputs(
+    results: Sequence[Result],
+    folder: Path,
+    trusted: Collection[str] = tuple(FOREIGN),
+    narrow: Collection[str] = (),
+) -> None:
+    """Set ``error``: against the first of ``trusted`` that ran, else against the first.
 
     The largest one of both sets of inputs. A ``note`` says where a NaN is lost on the way to an output.
+
+    Args:
+        narrow: names of those that computed in a narrow precision.
     """
     good = [result for result in results if result.samples and not result.failure]
     reference = next((result for result in good if result.name in trusted), good[0] if good else None)
     for result in good:
         if reference is not None and result is not reference:
             found, expected = (_outputs(folder, name.name) for name in (result, reference))
-            result.error = max(_error(*each) for each in zip(*found[:1], *expected, strict=True))
-            if len(found) > 1:
-                result.error = max(
-                    result.error, *(_error(*each) for each in zip(found[1], *expected[::-1], strict=True))
-                )
+            if narrow and {result.name, reference.name} & set(narrow):
+                _set_distance(result, found, expected)
+            else:
+                _set_signal_error(result, found, expected)
             result.signal = max(map(dependence, *expected))
             result.note = _note(result.name, reference.name, folder)
 
 
-def _outputs(folder: Path, name: str) -> list[list[Any]]:
+def _set_signal_error(result: Result, found: Sets, expected: Sets) -> None:
+    others = expected[::-1]
+    result.error = max(
+        _error(*each) for a, b, c in zip(found, expected, others, strict=False) for each in zip(a, b, c, strict=True)
+    )
+
+
+def _set_distance(result: Result, found: Sets, expected: Sets) -> None:
+    pairs = [pair for a, b in zip(found, expected, strict=False) for pair in zip(a, b, strict=True)]
+    apart = [distance(*pair) if _as_finite(*pair) else (math.inf, math.inf) for pair in pairs]
+    result.error, result.rms = (max(each) for each in zip(*apart, strict=True))
+    result.tolerance = NARROW_TOLERANCE
+
+
+def _outputs(folder: Path, name: str) -> Sets:
     """A peer's outputs of each set of inputs that it ran on."""
     files = [folder / f"{name}-{which}.npz" for which in range(2)]
     return [[file[key] for key in file.files] for file in map(np.load, filter(Path.exists, files))]
@@ -156,6 +201,8 @@ def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, t
 
 def _error(found: Any, expected: Any, elsewhere: Any) -> float:
     """See :func:`tunesmith.measuring.agreement.signal_error`; infinite where other outputs are finite."""
-    if found.shape != expected.shape or (np.isfinite(found) != np.isfinite(expected)).any():
-        return math.inf
-    return signal_error(found, expected, elsewhere)
+    return signal_error(found, expected, elsewhere) if _as_finite(found, expected) else math.inf
+
+
+def _as_finite(found: Any, expected: Any) -> bool:
+    return found.shape == expected.shape and not (np.isfinite(found) != np.isfinite(expected)).any()

@@ -10,6 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from tunesmith.cli.main import run_command_line
+from tunesmith.measuring.agreement import NARROW_TOLERANCE
+from tunesmith.preparation import Preparation
 from workers import commands_compare
 from workers.commands_compare import Result
 from workers.peers.runtimes import Runtime
@@ -55,6 +57,17 @@ def test_the_same_model_side_by_side(compared):
     assert (peers["torch"]["latency"], peers["torch"]["failure"]) == (None, "torch reads .pt2 files only")
 
 
+def test_a_model_in_bf16_is_held_against_the_size_of_float32s_outputs(model, monkeypatch, capsys):
+    narrow = Preparation(blocked=True, fast_math=True, bf16=True)
+    monkeypatch.setattr(commands_compare, "default_preparation", lambda *_: narrow)
+    assert run_command_line(["compare", str(model), "--time", "0.1", "--json"]) == 0
+    ours, other = json.loads(capsys.readouterr().out)["peers"]
+    assert ours["check"] == "agree"
+    assert 1e-4 < ours["error"] < ours["tolerance"] == NARROW_TOLERANCE, "its operands are rounded"
+    assert 1e-4 < ours["rms"] < NARROW_TOLERANCE
+    assert (other["error"], other["rms"], other["check"]) == (None, None, "not_compared")
+
+
 def test_inputs_that_index_and_divide_are_inside(tmp_path, capsys):
     """Places in a table of two rows, and a divisor; where zero or three were drawn, a runtime would fail or crash."""
     value = helper.make_tensor_value_info
@@ -78,6 +91,12 @@ def test_inputs_that_index_and_divide_are_inside(tmp_path, capsys):
         ([Result("untuned", [2e-3], error=1e-7), Result("onnxruntime", [1e-3])], 0, "2x"),
         ([Result("untuned", [2e-3], error=0.5), Result("onnxruntime", [1e-3])], 1, "outputs differ"),
         ([Result("untuned", [2e-3], error=float("nan")), Result("onnxruntime", [1e-3])], 1, "outputs differ"),
+        (
+            [Result("untuned", [2e-3], error=5e-3, rms=4e-3), Result("onnxruntime", [1e-3])],
+            0,
+            "rms 4.0e-03; allowed 0.01",
+        ),
+        ([Result("untuned", [2e-3], error=5e-3, rms=4e-2), Result("onnxruntime", [1e-3])], 1, "of the largest one"),
         ([Result("untuned", [2e-3]), Result("openvino", failure="not installed")], 0, "not installed"),
         ([Result("untuned", [2e-3]), Result("tuned", failure="crashed")], 1, "tuned gave no result: crashed"),
         ([Result("openvino", failure="not installed")], 1, "openvino gave no result"),

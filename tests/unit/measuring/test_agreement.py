@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from tunesmith.cli.summary import outputs
-from tunesmith.measuring.agreement import LEAST_SIGNAL, TOLERANCE, dependence, loses_nan, signal_error
+from tunesmith.measuring.agreement import (
+    LEAST_SIGNAL,
+    NARROW_TOLERANCE,
+    TOLERANCE,
+    dependence,
+    distance,
+    loses_nan,
+    signal_error,
+)
 from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState, judge
 
 RNG = np.random.default_rng(0)
@@ -83,6 +91,21 @@ def test_outputs_that_are_the_same_for_every_input_check_nothing(
     error: float | None, signal: float | None, state: CheckState
 ) -> None:
     assert judge(error, TOLERANCE, signal) is state
+
+
+def test_outputs_of_another_precision_are_held_against_their_size() -> None:
+    right = 100.0 + noise(1.0)
+    rounded = (right * (1 + 2.0**-9)).astype("float32")
+    largest, rms = distance(rounded, right)
+    assert largest == pytest.approx(2.0**-9, rel=1e-3)
+    assert rms == pytest.approx(2.0**-9, rel=1e-3)
+    assert max(largest, rms) < NARROW_TOLERANCE < signal_error(rounded, right, right + noise(1.0))
+    wrong = right.copy()
+    wrong[0, 0] = 0.0
+    assert distance(wrong, right)[0] > 0.9 > distance(wrong, right)[1]
+    assert distance(right, right) == distance(np.zeros(0), np.zeros(0)) == (0.0, 0.0)
+    assert distance(np.array([np.inf, 1.0]), np.array([np.inf, 1.0])) == (0.0, 0.0)
+    assert distance(right, right[:1]) == (math.inf, math.inf)
 
 
 def test_how_much_outputs_depend_on_the_inputs() -> None:
