@@ -19,6 +19,7 @@ OWN_COMMANDS = {
     "jobs": "tunesmith.cli.jobs:app",
     "best": "tunesmith.cli.best:best",
     "models": "tunesmith.cli.models:app",
+    "quantize": "tunesmith.cli.quantize:quantize",
     "keys": "tunesmith.cli.keys:app",
     "device": "tunesmith.cli.devices:app",
     "workloads": "tunesmith.cli.workloads:app",

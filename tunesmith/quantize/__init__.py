@@ -1,0 +1,1 @@
+"""Makes int8 models of float32 ones, from inputs that the user gives."""
