@@ -65,9 +65,9 @@ def test_as_many_samples_of_each(tmp_path: Path) -> None:
 def test_what_is_no_file_of_arrays(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "samples.npz"
     path.write_bytes(content)
-    with pytest.raises(InvalidInput, match="expected an .npz file"):
+    with pytest.raises(InvalidInput, match="expected an"):
         read(path, [IMAGE])
-    with pytest.raises(InvalidInput, match="expected an .npz file"):
+    with pytest.raises(InvalidInput, match="expected an"):
         read(tmp_path / "nowhere.npz", [IMAGE])
     np.save(tmp_path / "one.npy", images(2))
     with pytest.raises(InvalidInput, match="holds a single array"):
