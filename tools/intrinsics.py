@@ -6,31 +6,35 @@ import json
 from typing import Any
 
 from tunesmith import metaschedule
-from workers.tvm_backend.dot.intrinsics import BY_NAME, NATIVE, Dot
+from workers.tvm_backend.dot.intrinsics import BY_NAME, HALVED_QUADS, PAIRS, QUADS, SUMS, WIDENED_PAIRS, Dot
 from workers.tvm_backend.warm import warm
 
 FUNCTION = """
 @T.prim_func(s_tir=True)
 def main(
-    A: T.Buffer((2,), "{left}", offset_factor=1),
-    B: T.Buffer(({lanes}, 2), "uint16", offset_factor=1),
-    C: T.Buffer(({lanes},), "float32", offset_factor=1, scope="local"),
+    A: T.Buffer(({group},), "{left}", offset_factor=1),
+    B: T.Buffer(({lanes}, {group}), "{weights}", offset_factor=1),
+    C: T.Buffer(({lanes},), "{sums}", offset_factor=1, scope="local"),
 ) -> None:
     with T.sblock("root"):
-        T.reads(C[0:{lanes}], A[0:2], B[0:{lanes}, 0:2])
+        T.reads(C[0:{lanes}], A[0:{group}], B[0:{lanes}, 0:{group}])
         T.writes(C[0:{lanes}])
 {body}
 """
 COMPUTES = """
         for i in T.serial(0, {lanes}):
-            for k in T.serial(0, 2):
+            for k in T.serial(0, {group}):
                 with T.sblock("update"):
                     vi, vk = T.axis.remap("SR", [i, k])
-                    C[vi] = C[vi] + {value} * T.reinterpret(
-                        "float32", T.shift_left(T.cast(B[vi, vk], "uint32"), T.uint32(16))
-                    )
+                    C[vi] = C[vi] + {product}
 """
-BY_INSTRUCTION = """
+BITS_OF_A = 'T.reinterpret("float32", T.shift_left(T.cast(A[vk], "uint32"), T.uint32(16)))'
+BITS_OF_B = 'T.reinterpret("float32", T.shift_left(T.cast(B[vi, vk], "uint32"), T.uint32(16)))'
+BYTES = 'T.cast(A[vk], "int32") * T.cast(B[vi, vk], "int32")'
+
+STORED = '\n        C[T.ramp(0, 1, {lanes})] = C.vload([0], "{sums}x{lanes}") + '
+"""To which a sum of products is added."""
+PAIRS_BY_INSTRUCTION = """
         C[T.ramp(0, 1, 16)] = T.call_pure_extern(
             "float32x16",
             "ts_dpbf16ps",
@@ -39,14 +43,48 @@ BY_INSTRUCTION = """
             T.reinterpret("int32x16", B.vload([0, 0], "uint16x32")),
         )
 """
-WIDENED = 'T.reinterpret("float32", T.shift_left(T.cast(A[vk], "uint32"), T.uint32(16)))'
-PRODUCT = 'T.broadcast(A[{at}], {{lanes}}) * T.reinterpret("float32x{{lanes}}", {half})'
-B = 'T.reinterpret("uint32x{lanes}", B.vload([0, 0], "uint16x{both}"))'
-HALVES = (
-    f"T.shift_left({B}, T.broadcast(T.uint32(16), {{lanes}}))",
-    f"T.bitwise_and({B}, T.broadcast(T.uint32(0xFFFF0000), {{lanes}}))",
+WIDE_PRODUCT = 'T.broadcast(A[{at}], {{lanes}}) * T.reinterpret("float32x{{lanes}}", {half})'
+WIDE_B = 'T.reinterpret("uint32x{lanes}", B.vload([0, 0], "uint16x{all}"))'
+PARTS_OF_PAIRS = (
+    f"T.shift_left({WIDE_B}, T.broadcast(T.uint32(16), {{lanes}}))",
+    f"T.bitwise_and({WIDE_B}, T.broadcast(T.uint32(0xFFFF0000), {{lanes}}))",
 )
 """The first value of a pair is the lower half of its lane; the second one is the lane without it."""
+
+QUAD = 'T.broadcast(T.reinterpret("int32", A.vload([0], "uint8x4")), {lanes})'
+QUADS_BY_INSTRUCTION = f"""
+        C[T.ramp(0, 1, {{lanes}})] = T.call_pure_extern(
+            "int32x{{lanes}}",
+            "llvm.x86.avx512.vpdpbusd.{{bits}}",
+            C.vload([0], "int32x{{lanes}}"),
+            T.reinterpret("uint8x{{all}}", {QUAD}),
+            B.vload([0, 0], "int8x{{all}}"),
+        )
+"""
+"""By name: LLVM's numbers of intrinsics differ between its versions."""
+MULTIPLY_PAIRS = {8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
+"""By lanes: the sum of both products of 16-bit numbers, as 32 bits."""
+HALF = 'T.call_pure_extern("int32x{{lanes}}", "{{pmadd}}", {a}, {b})'
+EIGHT = "T.broadcast(T.int16(8), {halves})"
+HALVES_OF_A = f'T.reinterpret("int16x{{halves}}", {QUAD})'
+HALVES_OF_B = 'T.reinterpret("int16x{halves}", B.vload([0, 0], "int8x{all}"))'
+PARTS_OF_QUADS = (
+    (
+        f"T.bitwise_and({HALVES_OF_A}, T.broadcast(T.int16(255), {{halves}}))",
+        f"T.shift_right(T.shift_left({HALVES_OF_B}, {EIGHT}), {EIGHT})",
+    ),
+    (
+        f'T.reinterpret("int16x{{halves}}", T.shift_right(T.reinterpret("uint16x{{halves}}", {HALVES_OF_A}), '
+        "T.broadcast(T.uint16(8), {halves})))",
+        f"T.shift_right({HALVES_OF_B}, {EIGHT})",
+    ),
+)
+"""Every other byte as a 16-bit number, the first ones and then the second ones; weights have a sign."""
+PLAIN_PRODUCT = (
+    'T.broadcast(T.cast(A[{at}], "int32"), {{lanes}}) * T.shift_right(T.shift_left('
+    'T.reinterpret("int32x{{lanes}}", B.vload([0, 0], "int8x{{all}}")), '
+    "T.broadcast(T.int32({left}), {{lanes}})), T.broadcast(T.int32(24), {{lanes}}))"
+)
 
 
 def main() -> None:
@@ -61,19 +99,42 @@ def as_texts() -> dict[str, list[str]]:
 
 
 def _implementation(dot: Dot) -> str:
-    if dot is NATIVE:
-        return BY_INSTRUCTION
-    products = (PRODUCT.format(at=at, half=half) for at, half in enumerate(HALVES))
-    return '\n        C[T.ramp(0, 1, {lanes})] = C.vload([0], "float32x{lanes}") + ' + " + ".join(products)
+    if dot is PAIRS:
+        return PAIRS_BY_INSTRUCTION
+    if dot in QUADS:
+        return QUADS_BY_INSTRUCTION
+    if dot in WIDENED_PAIRS:
+        products = [WIDE_PRODUCT.format(at=at, half=half) for at, half in enumerate(PARTS_OF_PAIRS)]
+    elif dot in HALVED_QUADS:
+        products = [HALF.format(a=a, b=b) for a, b in PARTS_OF_QUADS]
+    else:
+        products = [PLAIN_PRODUCT.format(at=at, left=24 - 8 * at) for at in range(dot.group)]
+    return STORED + " + ".join(products)
+
+
+def _product(dot: Dot) -> str:
+    if dot.group == 4:
+        return BYTES
+    return f"{'A[vk]' if dot.widened else BITS_OF_A} * {BITS_OF_B}"
 
 
 def _json(dot: Dot, body: str) -> str:
     import tvm
     from tvm.script import from_source
 
-    left, value = ("uint16", WIDENED) if dot is NATIVE else ("float32", "A[vk]")
-    sizes = {"lanes": dot.lanes, "both": 2 * dot.lanes, "left": left, "value": value}
-    function: Any = from_source(FUNCTION.format(body=body.format(**sizes), **sizes))
+    words = {
+        "lanes": dot.lanes,
+        "halves": 2 * dot.lanes,
+        "all": dot.group * dot.lanes,
+        "bits": 32 * dot.lanes,
+        "group": dot.group,
+        "left": dot.left,
+        "weights": dot.weights,
+        "sums": SUMS[dot.weights],
+        "product": _product(dot),
+        "pmadd": MULTIPLY_PAIRS.get(dot.lanes, ""),
+    }
+    function: Any = from_source(FUNCTION.format(body=body.format(**words), **words))
     return json.dumps(json.loads(tvm.ir.save_json(function)), separators=(",", ":"))
 
 

@@ -21,7 +21,9 @@ FLOAT32: Final = "float32"
 """A model is computed in its own types."""
 BF16: Final = "bf16"
 """Products of operands that are rounded to bfloat16, summed in float32; feature maps are stored as bfloat16."""
-PRECISIONS: Final = (FLOAT32, BF16)
+INT8: Final = "int8"
+"""Products of a quantised model on bytes, summed in int32; feature maps are stored as bytes."""
+PRECISIONS: Final = (FLOAT32, BF16, INT8)
 """Every value of a job's ``precision``."""
 
 DEFAULT_PRECISION: Final = FLOAT32

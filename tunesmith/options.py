@@ -89,7 +89,8 @@ class JobOptions(BaseModel):
     precision: str = _name(
         "precision",
         DEFAULT_PRECISION,
-        "Types of the model's arithmetic; `bf16` multiplies numbers that are rounded to bfloat16 (CPUs).",
+        "Types of the model's arithmetic; `bf16` multiplies numbers that are rounded to bfloat16, `int8` a quantised "
+        "model's bytes (CPUs).",
     )
 
     def values(self) -> dict[str, Any]:

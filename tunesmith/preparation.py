@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, fields
 
 from tunesmith.errors import PrecisionUnavailable
-from tunesmith.names import BF16, FLOAT32, TVM_SPACE
+from tunesmith.names import BF16, FLOAT32, INT8, TVM_SPACE
 from tunesmith.operators import OperatorSpec
 from tunesmith.options import JobOptions
 
@@ -26,23 +26,31 @@ class Preparation:
         fast_math: exp, log, erf, tanh and sigmoid as formulas that a compiler can vectorise.
         winograd: convolutions by Winograd's algorithm as well, where that may be faster; only of blocked models.
         bf16: products of operands that are rounded to bfloat16, and maps stored so; only of blocked models.
+        int8: products of bytes where a model is quantised, and maps stored so; only of blocked models.
     """
 
     blocked: bool = False
     fast_math: bool = False
     winograd: bool = False
     bf16: bool = False
+    int8: bool = False
 
     @property
     def key(self) -> str:
         """What names it for ever: the pipeline's version and the choices."""
-        choices = ((BLOCKED, self.blocked), (FAST_MATH, self.fast_math), (WINOGRAD, self.winograd), (BF16, self.bf16))
+        choices = (
+            (BLOCKED, self.blocked),
+            (FAST_MATH, self.fast_math),
+            (WINOGRAD, self.winograd),
+            (BF16, self.bf16),
+            (INT8, self.int8),
+        )
         return "+".join([PIPELINE, *(name for name, on in choices if on)])
 
     @property
     def precision(self) -> str:
         """The precision of the arithmetic."""
-        return BF16 if self.bf16 else FLOAT32
+        return BF16 if self.bf16 else INT8 if self.int8 else FLOAT32
 
     @classmethod
     def parse(cls, key: str) -> Preparation:
@@ -76,9 +84,9 @@ def for_target(kind: str, operator: bool, options: JobOptions = JobOptions()) ->
     Raises:
         PrecisionUnavailable: the precision is for models on CPUs in Tunesmith's space, and this is none.
     """
-    if options.precision == BF16:
-        _check_bf16(kind, operator, options)
-        return Preparation(True, options.fast_math, bf16=True)
+    if options.precision != FLOAT32:
+        _check_narrow(kind, operator, options)
+        return Preparation(True, options.fast_math, bf16=options.precision == BF16, int8=options.precision == INT8)
     if options.space == TVM_SPACE:
         return PLAIN
     blocked = kind == "llvm" and not operator
@@ -96,18 +104,20 @@ def of_operator(kind: str, spec: OperatorSpec, options: JobOptions = JobOptions(
     return for_target(kind, False, options.model_copy(update={"precision": spec.precision}))
 
 
-def _check_bf16(kind: str, operator: bool, options: JobOptions) -> None:
+def _check_narrow(kind: str, operator: bool, options: JobOptions) -> None:
     if kind != "llvm":
         raise PrecisionUnavailable(
-            f"precision bf16 is for CPUs, and the target is of kind {kind}: use float32", field="precision"
+            f"precision {options.precision} is for CPUs, and the target is of kind {kind}: use float32",
+            field="precision",
         )
     if operator:
         raise PrecisionUnavailable(
-            "a single operator has its precision in its type: write it as bf16, such as gemm:128x768x3072:bf16, "
-            "and leave precision out",
+            f"precision {options.precision} is for models; a single operator has its precision in its type: write it "
+            "as bf16, such as gemm:128x768x3072:bf16, and leave precision out",
             field="precision",
         )
     if options.space == TVM_SPACE:
         raise PrecisionUnavailable(
-            "precision bf16 needs Tunesmith's design space: use space all, or precision float32", field="precision"
+            f"precision {options.precision} needs Tunesmith's design space: use space all, or precision float32",
+            field="precision",
         )

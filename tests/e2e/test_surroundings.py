@@ -30,5 +30,5 @@ def test_the_doctor_works_in_a_hostile_folder(tmp_path: Path, stack_env: dict[st
     assert done.returncode == 0, lines
     assert checks["tvm"] == "compiles, links and runs"
     assert checks["box"].startswith(("namespaces", "landlock"))
-    assert {"linker", "redis", "threads", "peak", "bandwidth", "bf16", "noise floor", "host"} <= checks.keys()
+    assert {"linker", "redis", "threads", "peak", "bandwidth", "bf16", "int8", "noise floor", "host"} <= checks.keys()
     assert sprung(folder) == ""

@@ -80,6 +80,18 @@ class CpuModel:
         TARGET,
         "One instruction multiplies and adds pairs of bfloat16 (AVX512_BF16): twice the peak.",
     )
+    i8_dot: bool = _figure(
+        False,
+        "yes or no",
+        TARGET,
+        "One instruction multiplies and adds four bytes (AVX512_VNNI, AVX-VNNI): four times the peak.",
+    )
+    i16_dot: bool = _figure(
+        False,
+        "yes or no",
+        TARGET,
+        "One instruction multiplies pairs of 16-bit numbers and adds both (AVX2, AVX-512BW).",
+    )
 
     # A core.
     pipes: int = _figure(2, "per cycle", CORES, "Vector multiply-adds that a core starts.")

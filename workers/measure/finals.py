@@ -14,6 +14,8 @@ from workers.protocol import Confirmed, RunOutcome
 
 BFLOAT16_STEP: Final = 2.0**-7
 """Distance of neighbouring bfloat16 numbers, as part of the smaller one, at most."""
+CODE_STEP: Final = 2.0**-6
+"""Distance of neighbouring codes of a byte, as part of the largest one that usual values make."""
 TOLERANCES: Final[Mapping[str, float]] = MappingProxyType(
     {
         "float64": 1e-10,
@@ -117,13 +119,15 @@ def settled(last: WireResult, fastest: float | None, latency: float | None) -> b
 def tolerance(args: Sequence[TensorSpec]) -> float:
     """Largest error of a right result: of the coarsest type among the arguments, 0 where all of them are integers.
 
-    What a kernel rounds to bfloat16 by itself may be off by one step of it.
+    What a kernel rounds to bfloat16 or to codes by itself may be off by one step of it.
     """
+    floats = [spec.meaning for spec in args if not spec.meaning.startswith(("int", "uint", "bool"))]
+    if floats and args[-1].dtype == "uint8":
+        return CODE_STEP
     if args and args[-1].meaning != args[-1].dtype:
         return BFLOAT16_STEP
     if any(spec.meaning != spec.dtype for spec in args):
         return TOLERANCES["float32"]
-    floats = [spec.meaning for spec in args if not spec.meaning.startswith(("int", "uint", "bool"))]
     return max((TOLERANCES.get(dtype, SHORT_FLOAT) for dtype in floats), default=0.0)
 
 

@@ -21,7 +21,7 @@ from workers.tvm_backend.passes.layout.compute import depthwise_conv2d_blocked
 
 pytestmark = pytest.mark.parallel
 
-FEW = settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+FEW = settings(max_examples=examples(3), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
 
 
 @FEW

@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import exported
 import ml_dtypes
 import numpy as np
 import pytest
-import rule_checks
 import torch
 from encoders import Encoder, save
 from small_nets import Array, Net, by_onnxruntime, calls, run_network
 
 from tunesmith import metaschedule
-from tunesmith.metaschedule import DatabaseRecord
 from tunesmith.preparation import Preparation
 from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
 import tvm  # noqa: E402
-from tvm import relax, te  # noqa: E402
+from tvm import te  # noqa: E402
 
 from workers.tvm_backend import tir  # noqa: E402
-from workers.tvm_backend.design_space import space  # noqa: E402
 from workers.tvm_backend.dot.bits import rounded  # noqa: E402
+from workers.tvm_backend.export import script  # noqa: E402
 from workers.tvm_backend.frontends import import_model  # noqa: E402
-from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
+from workers.tvm_backend.passes import pipeline  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -83,43 +80,18 @@ def test_results_are_within_a_hundredth_of_float32(case: Case) -> None:
     assert np.abs(ours - case.right).max() > 1e-4 * np.abs(case.right).max(), "they are rounded"
 
 
-def test_the_exported_folder_needs_tvm_alone(case: Case, tmp_path: Path) -> None:
-    target, rng, records = rule_checks.here(), np.random.default_rng(0), []
-    for task in extract_tasks.extract_tasks(case.made.module):
-        own = rule_checks.own(task, target)
-        if "pairs" in task.workload.name:
-            made = space.TraceSpace(task.module, target, own)
-            candidate = made.space.candidates(made.space.sample(rng, 1))[0]
-            hashed, text = json.loads(task.metaschedule)
-            trace = json.loads(made.trace(candidate))
-            records.append(DatabaseRecord((hashed, text), trace, (1e-3,), target.to_json(), task.workload.args))
-    texts = metaschedule.folder_texts(
-        model="net",
-        target=target.to_json(),
-        inputs=case.made.inputs,
-        records=records,
-        preparation=BF16.key,
-        tvm=tvm.__version__,
-    )
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    (tmp_path / "module.json").write_bytes(case.made.module)
-    pipeline.save_params(case.made.params, tmp_path / "params.npz")
+def test_the_exported_folder_needs_tvm_alone(tmp_path: Path) -> None:
+    made = pipeline.prepare(import_model.import_model(exported.small(tmp_path / "small.onnx"), "onnx"), BF16)
+    exported.write(made, "pairs", tmp_path)
+    assert "pairs" not in exported.compiled(tmp_path), "every product has its schedule"
+    x = np.random.default_rng(3).standard_normal(exported.SHAPE, np.float32)
+    close(exported.run(tmp_path, x), run_network(made, x)[0], 2e-3)
 
-    def compiled() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-I", str(tmp_path / "compile.py"), str(tmp_path / "net.so")]
-        return subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
 
-    done = compiled()
-    assert done.returncode == 0, done.stderr
-    assert "pairs" not in done.stderr, "every product has its schedule"
-    machine = relax.VirtualMachine(tvm.runtime.load_module(str(tmp_path / "net.so")), tvm.cpu())
-    ours = machine["main"](tvm.runtime.tensor(case.x)).numpy()
-    close(ours, run_network(case.made, case.x)[0], 2e-3)
-    (tmp_path / metaschedule.INTRINSICS_FILE).write_text('{"ts_bf16_dot_16": ["{}", "{}"]}')
-    done = compiled()
-    assert done.returncode != 0
-    assert f"TVM {tvm.__version__} cannot read intrinsics.json" in done.stderr
+def test_intrinsics_of_another_tvm_are_refused(tmp_path: Path) -> None:
+    (tmp_path / metaschedule.INTRINSICS_FILE).write_text('{"ts_other": ["{}", "{}"]}')
+    with pytest.raises(SystemExit, match=rf"TVM {re.escape(tvm.__version__)} cannot read intrinsics.json"):
+        script().register_intrinsics(tmp_path / metaschedule.INTRINSICS_FILE)
 
 
 def test_rounding_is_that_of_bfloat16() -> None:

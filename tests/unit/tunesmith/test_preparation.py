@@ -14,12 +14,11 @@ from tunesmith.operators import parse_operator
 from tunesmith.options import JobOptions
 from tunesmith.preparation import OLDER, PIPELINE, PLAIN, Preparation, for_target, of_operator
 
-EVERY = [Preparation(*choice) for choice in itertools.product((False, True), repeat=4)]
+EVERY = [Preparation(*choice) for choice in itertools.product((False, True), repeat=5)]
 
 
-@given(st.booleans(), st.booleans(), st.booleans(), st.booleans())
-def test_a_key_tells_everything(blocked: bool, fast_math: bool, winograd: bool, bf16: bool) -> None:
-    made = Preparation(blocked, fast_math, winograd, bf16)
+@pytest.mark.parametrize("made", EVERY, ids=lambda made: made.key)
+def test_a_key_tells_everything(made: Preparation) -> None:
     assert Preparation.parse(made.key) == made
 
 
@@ -68,17 +67,22 @@ def test_what_suits_a_target(kind: str, operator: bool, refused: tuple[str, ...]
     assert for_target(kind, operator, JobOptions(space="tvm")) == PLAIN
 
 
-def test_bf16_is_for_models_on_cpus() -> None:
-    narrow = JobOptions(precision="bf16")
-    spec = parse_operator("gemm:8x16x32:bf16")
-    assert of_operator("llvm", spec) == of_operator("llvm", spec, narrow) == for_target("llvm", False, narrow)
-    with pytest.raises(PrecisionUnavailable, match="kind cuda"):
-        of_operator("cuda", spec)
-    assert for_target("llvm", False, narrow) == Preparation(blocked=True, fast_math=True, bf16=True)
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_narrow_precision_is_for_models_on_cpus(precision: str) -> None:
+    narrow = JobOptions(precision=precision)
+    assert for_target("llvm", False, narrow).key == f"{PIPELINE}+blocked+fast-math+{precision}"
+    assert for_target("llvm", False, narrow).precision == precision
     for kind, operator, options, why in (
         ("cuda", False, narrow, "the target is of kind cuda"),
-        ("llvm", True, narrow, "write it as bf16"),
-        ("llvm", False, JobOptions(precision="bf16", space="tvm"), "use space all"),
+        ("llvm", True, narrow, "a single operator"),
+        ("llvm", False, JobOptions(precision=precision, space="tvm"), "use space all"),
     ):
         with pytest.raises(PrecisionUnavailable, match=why):
             for_target(kind, operator, options)
+
+
+def test_an_operator_has_its_precision_in_its_type() -> None:
+    spec, narrow = parse_operator("gemm:8x16x32:bf16"), JobOptions(precision="bf16")
+    assert of_operator("llvm", spec) == of_operator("llvm", spec, narrow) == for_target("llvm", False, narrow)
+    with pytest.raises(PrecisionUnavailable, match="kind cuda"):
+        of_operator("cuda", spec)

@@ -1,18 +1,69 @@
-"""Which arguments of a program hold the bits of bfloat16: those that it widens, or rounds."""
+"""What a program's arguments hold: the bits of bfloat16, which it widens or rounds, or codes of numbers on a grid."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import tvm_ffi
 from tvm.ir import Call, TensorLoad
 from tvm.runtime import Object
-from tvm.tirx import BufferStore
+from tvm.s_tir import SBlock
+from tvm.tirx import BufferStore, Cast, IterVar, Mul
 
+from tunesmith.types import Values
 from workers.tvm_backend.dot.bits import BITS, widened_load
+from workers.tvm_backend.dot.codes import CODES, WEIGHTS
+
+BITS_OF_ONES = Values(-1.0, 1.0, bits_of="bfloat16")
+ALL_CODES, ALL_WEIGHTS = Values(0, 255), Values(-127, 127)
+SCALES = Values(0.5, 1.0)
+"""For scales, inverses and zeros: numbers of some tens become codes of some tens, and the other way round."""
+USUAL_PRODUCT = 148 * 73
+"""Root of the mean square of a product of a code and a weight."""
+SPREAD = 64
+"""Root of the mean square of a scaled sum."""
 
 
-def buffers_of_bits(function: Any) -> set[int]:
+def known_values(function: Any) -> Mapping[int, Values]:
+    """Values to draw for a PrimFunc's arguments, by the keys of their tensors, as far as the program tells."""
+    return {**dict.fromkeys(_buffers_of_bits(function), BITS_OF_ONES), **_codes(function)}
+
+
+def _codes(function: Any) -> dict[int, Values]:
+    casts: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (Cast, casts.append))
+    bytes_ = {str(each.value.source.dtype) for each in casts if type(each.value).__name__ == "TensorLoad"}
+    if CODES not in bytes_ and not any(str(each.ty.dtype) == CODES for each in casts):
+        return {}
+    found = {}
+    for each in function.params:
+        kind, rank = str(each.ty.dtype), len(each.ty.shape)
+        if kind in (CODES, WEIGHTS):
+            found[_key(each)] = ALL_CODES if kind == CODES else ALL_WEIGHTS
+        elif kind == "float32" and rank == 0:
+            found[_key(each)] = SCALES
+    return found | _scales_of_sums(function)
+
+
+def _scales_of_sums(function: Any) -> dict[int, Values]:
+    """Tensors by which sums of codes are multiplied, whatever stands between."""
+    blocks: list[Any] = []
+    products: list[Any] = []
+    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+    tvm_ffi.structural_walk(function.body, (Mul, products.append))
+    sums = [each for each in blocks if each.init is not None and str(each.writes[0].source.dtype) == "int32"]
+    if len(sums) != 1:
+        return {}
+    steps = math.prod(int(each.dom.extent) for each in sums[0].iter_vars if int(each.iter_type) == IterVar.CommReduce)
+    most = SPREAD / (USUAL_PRODUCT * math.sqrt(steps))
+    scaled = [each for each in products if type(each.a).__name__ == "Cast" and type(each.b).__name__ == "TensorLoad"]
+    scales = [each.b for each in scaled if str(each.a.value.ty.dtype) == "int32" and str(each.ty.dtype) == "float32"]
+    return {_key(load.source): Values(most / 2, most) for load in scales}
+
+
+def _buffers_of_bits(function: Any) -> set[int]:
     """Keys of a PrimFunc's tensors of uint16 that hold such bits, and of what they are copied to or from."""
     calls: list[Any] = []
     stores: list[Any] = []

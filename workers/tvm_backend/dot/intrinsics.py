@@ -1,7 +1,7 @@
-"""Tensor intrinsics: one register of accumulators plus products of bfloat16 pairs.
+"""Tensor intrinsics: one register of accumulators plus products of what shares a 32-bit lane.
 
-``C[l] += A[0] * B[l, 0] + A[1] * B[l, 1]`` for each lane, B being bits and A bits or float32. A trace names them, so a
-process that replays one, or so much as opens a MetaSchedule database with it, registers them first.
+``C[l] += A[0] * B[l, 0] + A[1] * B[l, 1] + …`` for each lane: pairs of bfloat16, or quads of bytes. A trace names them,
+so a process that replays one, or so much as opens a MetaSchedule database with it, registers them first.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ import threading
 from dataclasses import dataclass
 
 from tunesmith import metaschedule
+from tunesmith.analysis.cpu_model import CpuModel
+from workers.tvm_backend.dot.bits import BITS
+from workers.tvm_backend.dot.codes import CODES, WEIGHTS
 from workers.tvm_backend.export import script
 
 # LLVM's intrinsic takes <32 x bfloat>, a type that no expression of TVM keeps; the helper takes the same bits as
@@ -24,35 +27,68 @@ define <16 x float> @ts_dpbf16ps(<16 x float> %c, <16 x i32> %a, <16 x i32> %b) 
 }
 """
 
+GROUPS = {BITS: 2, WEIGHTS: 4}
+"""Values in a 32-bit lane, by the type of the weights."""
+SUMS = {BITS: "float32", WEIGHTS: "int32"}
+"""Type of the accumulators, by the type of the weights."""
+LANE_BYTES = 4
+
 
 @dataclass(frozen=True)
 class Dot:
-    """How a CPU multiplies pairs.
+    """How a CPU multiplies what shares a lane.
 
     Attributes:
         name: the intrinsic's name; it is part of traces and stays for ever.
-        lanes: float32 lanes of its register.
-        helper: LLVM's text that the kernel imports; empty where it needs none.
+        lanes: lanes of its register.
+        left: type of the operand that is broadcast.
+        weights: type of the other one.
+        needs: field of ``CpuModel`` without which LLVM cannot compile it; empty: every CPU has it.
         operations: arithmetic instructions for each multiply-add of a vector.
+        helper: LLVM's text that the kernel imports; empty where it needs none.
     """
 
     name: str
     lanes: int
-    helper: str
+    left: str
+    weights: str
+    needs: str
     operations: float
+    helper: str = ""
 
     @property
-    def takes_bits(self) -> bool:
-        """Whether both operands are bits; else the one that is broadcast is float32."""
-        return bool(self.helper)
+    def group(self) -> int:
+        """Values in a lane."""
+        return GROUPS[self.weights]
+
+    @property
+    def is_single(self) -> bool:
+        """Whether one instruction makes all products of a lane."""
+        return self.operations * self.group <= 1
+
+    @property
+    def widened(self) -> bool:
+        """Whether a stage of the kernel widens the operand that is broadcast."""
+        return self.left == "float32"
+
+    def runs_on(self, cpu: CpuModel) -> bool:
+        """Whether the CPU has registers of its width, and the instruction."""
+        return self.lanes <= cpu.lanes() and (not self.needs or bool(getattr(cpu, self.needs)))
 
 
-NATIVE = Dot("ts_bf16_dot_16", 16, DPBF16PS, 0.5)
+PAIRS = Dot("ts_bf16_dot_16", 16, BITS, BITS, "bf16_dot", 0.5, DPBF16PS)
 """AVX512_BF16: one instruction for both products."""
-WIDENING = {lanes: Dot(f"ts_bf16_widen_{lanes}", lanes, "", 1.1) for lanes in (4, 8, 16)}
-"""By lanes: two float32 multiply-adds, of a value that was widened before and a weight that is widened in registers."""
+WIDENED_PAIRS = tuple(Dot(f"ts_bf16_widen_{lanes}", lanes, "float32", BITS, "", 1.1) for lanes in (4, 8, 16))
+"""Two float32 multiply-adds, of a value that was widened before and a weight that is widened in registers."""
+QUADS = tuple(Dot(f"ts_i8_dot_{lanes}", lanes, CODES, WEIGHTS, "i8_dot", 0.25) for lanes in (8, 16))
+"""VNNI: one instruction for four products."""
+HALVED_QUADS = tuple(Dot(f"ts_i8_halves_{lanes}", lanes, CODES, WEIGHTS, "i16_dot", 1.2) for lanes in (8, 16))
+"""AVX2, AVX-512BW: two instructions for the products of 16-bit numbers, which are the halves of each pair of bytes."""
+PLAIN_QUADS = Dot("ts_i8_plain_4", 4, CODES, WEIGHTS, "", 2.5)
+"""Four 32-bit multiply-adds of bytes that are widened in registers."""
 
-BY_NAME = {dot.name: dot for dot in (NATIVE, *WIDENING.values())}
+ALL = (PAIRS, *WIDENED_PAIRS, *QUADS, *HALVED_QUADS, PLAIN_QUADS)
+BY_NAME = {dot.name: dot for dot in ALL}
 
 
 _REGISTERING = threading.Lock()

@@ -59,6 +59,7 @@ ANCHORS = (
 )
 """Operator names that give a fused function its character, the most telling first."""
 BLOCKED = (
+    *((name, name) for name in ("group_conv2d_quads", "conv2d_quads", "matmul_quads")),
     ("group_conv2d_pairs", "group_conv2d_pairs"),
     ("conv2d_pairs", "conv2d_pairs"),
     ("matmul_pairs", "matmul_pairs"),
@@ -68,8 +69,8 @@ BLOCKED = (
     ("conv2d_winograd", "conv2d"),
     ("matmul_packed", "matmul"),
 )
-"""The families of the functions that blocked layouts and pairs bring, by parts of their names. Products of pairs have
-families of their own: no schedule of a float32 product fits one, and their gains are others."""
+"""The families of the functions that blocked layouts, pairs and quads bring, by parts of their names. Narrow products
+have families of their own: no schedule of a float32 product fits one, and their gains are others."""
 FAMILY_NAME = 100
 """Characters of a family's name that the database keeps."""
 

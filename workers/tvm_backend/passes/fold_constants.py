@@ -87,8 +87,8 @@ EVALUATE: Mapping[str, Callable[[relax.Call, list[Array]], Array]] = {
 }
 MIXED = frozenset({"relax.isnan", "relax.where", "relax.astype", "relax.dequantize"})
 """Operators whose operands and result need not be of one type."""
-WHOLE = frozenset({"relax.astype", "relax.dequantize"})
-"""Operators that are evaluated where they make float32 numbers of whole ones."""
+KINDS = {"relax.astype": "iuf", "relax.dequantize": "iu"}
+"""Operators that are evaluated where they make float32 numbers, and of which kinds of NumPy's."""
 
 
 @visitor
@@ -150,7 +150,9 @@ class _Fold(PyExprMutator):  # type: ignore[misc]
             return None
         if name not in MIXED and any(str(array.dtype) != str(call.ty.dtype) for array in arrays if array is not None):
             return None
-        if name in WHOLE and (arrays[0] is None or arrays[0].dtype.kind not in "iu" or str(call.ty.dtype) != "float32"):
+        if name in KINDS and (
+            arrays[0] is None or arrays[0].dtype.kind not in KINDS[name] or str(call.ty.dtype) != "float32"
+        ):
             return None
         if name == "relax.divide" and arrays[0] is not None and arrays[0].dtype.kind != "f":
             return None  # TVM truncates, NumPy would not

@@ -8,6 +8,7 @@ from typing import Any
 
 from tvm import relax, te, tirx, topi
 
+from workers.tvm_backend.dot.codes import CODES
 from workers.tvm_backend.passes import hyperbolic, ordering
 
 Legalize = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
@@ -169,7 +170,7 @@ def _place(compute: Compute, name: str, nan_last: bool) -> Legalize:
 def _max_pool(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     attrs, x = call.attrs, call.args[0]
     plain = str(attrs.layout).startswith("NC") and attrs.out_layout in (attrs.layout, "")
-    if not ordering.is_float(x.ty) or not plain or not _is_fixed(x):
+    if not (ordering.is_float(x.ty) or str(x.ty.dtype) == CODES) or not plain or not _is_fixed(x):
         return _by_tvm(bb, call)
     windows = [
         [int(each) for each in given] for given in (attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)

@@ -1,57 +1,120 @@
-"""bfloat16 between kernels: a value is rounded once, by the kernel that produces it.
+"""bfloat16 and codes between kernels: a value is rounded once, by the kernel that produces it.
 
-Products read bits (``to_bf16``). Once operators are fused, what one kernel hands to the next is known: a value that a
+Once operators are fused, what one kernel hands to the next is known. Products read bits (``to_bf16``): a value that a
 product reads as bits, and every map in blocks, is stored as bits. Its producer rounds it last; other readers widen it
-first.
+first. Of a quantised model, a value that is decoded (``from_codes``) last is stored as codes; its readers decode it.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relax, topi
 
 from workers.tvm_backend.dot.bits import BITS
+from workers.tvm_backend.dot.codes import CODES
+from workers.tvm_backend.passes.layout.byte_compute import from_codes
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.expressions import Binding, operands, operator, shape
 from workers.tvm_backend.passes.layout.narrow_compute import from_bf16, to_bf16
-
-BLOCKED_AXES = 5
-"""Number of axes of a map in blocks of channels."""
+from workers.tvm_backend.passes.layout.values import BLOCKED_AXES
 
 
-def store_narrow(mod: tvm.IRModule) -> tvm.IRModule:
+@dataclass(frozen=True)
+class Storage:
+    """How a value is stored.
+
+    Attributes:
+        dtype: type of its elements.
+        widen: tensor expression from what is stored to float32.
+        args: what it takes besides.
+    """
+
+    dtype: str
+    widen: Callable[..., Any]
+    args: tuple[relax.Expr, ...] = ()
+
+
+AS_BITS = Storage(BITS, from_bf16)
+
+
+def store_bits(mod: tvm.IRModule) -> tvm.IRModule:
     """Let kernels store bits where others read bits.
 
     Args:
         mod: after ``FuseOps`` and before ``FuseTIR``; ``main`` is straight-line.
     """
-    main = mod["main"]
-    bindings = [(each.var, each.value) for block in main.body.blocks for each in block.bindings]
-    narrow = _stored_as_bits(mod, bindings, main.body.body)
-    return _Narrowing(mod, narrow).run(bindings) if narrow else mod
-
-
-def _stored_as_bits(mod: tvm.IRModule, bindings: Sequence[Binding], result: relax.Expr) -> set[relax.Var]:
-    """Values that kernels make and kernels alone read: maps in blocks, and what products alone read."""
-    made = {var for var, value in bindings if _is_kernel(mod, value) and shape(var) is not None}
+    bindings = _bindings(mod)
     readers: Counter[relax.Var] = Counter()
     as_bits: Counter[relax.Var] = Counter()
     for _, value in bindings:
         for var in set(operands(value)):
             readers[var] += 1
             as_bits[var] += _rounds(value)
+    between = _between_kernels(mod, bindings)
+    narrow = {var: AS_BITS for var in between if _is_map(shape(var) or ()) or 0 < readers[var] == as_bits[var]}
+    return _Narrowing(mod, narrow).run(bindings) if narrow else mod
+
+
+def store_codes(mod: tvm.IRModule) -> tvm.IRModule:
+    """Let kernels store codes that they would decode for others, which then decode them.
+
+    Args:
+        mod: as for :func:`store_bits`.
+    """
+    bindings = _bindings(mod)
+    between = _between_kernels(mod, bindings)
+    decoded = {var: args for var, value in bindings if var in between and (args := _decoding(mod, value)) is not None}
+    narrow = {var: Storage(CODES, from_codes, args) for var, args in decoded.items()}
+    return _Narrowing(mod, narrow).run(bindings) if narrow else mod
+
+
+def _bindings(mod: tvm.IRModule) -> list[Binding]:
+    return [(each.var, each.value) for block in mod["main"].body.blocks for each in block.bindings]
+
+
+def _between_kernels(mod: tvm.IRModule, bindings: Sequence[Binding]) -> set[relax.Var]:
+    """Values in float32 that kernels make and kernels alone read."""
+    made = {var for var, value in bindings if _is_kernel(mod, value) and shape(var) is not None}
+    for _, value in bindings:
         if not _is_kernel(mod, value):
             made -= set(operands(value))
-    made -= set(operands(result))
-    return {var for var in made if _is_map(shape(var) or ()) or 0 < readers[var] == as_bits[var]}
+    return made - set(operands(mod["main"].body.body))
 
 
 def _is_map(extents: tuple[int, ...]) -> bool:
     return len(extents) == BLOCKED_AXES and extents[-1] == LANES
+
+
+def _is_decoding(value: relax.Expr) -> bool:
+    return operator(value) == "relax.call_tir" and str(value.args[0].name_hint).startswith(from_codes.__name__)
+
+
+def _decoding(mod: tvm.IRModule, value: relax.Call) -> tuple[relax.Expr, ...] | None:
+    """Scale and zero by which a kernel decodes its result, the last that it does; None where it does something else."""
+    if operator(value) == "relax.call_tir":
+        return tuple(value.args[1].fields[1:]) if _is_decoding(value) else None
+    function = mod[value.op]
+    last = _last(function)
+    if not _is_decoding(last):
+        return None
+    given = dict(zip(function.params, value.args, strict=True))
+    args = tuple(given.get(each, each) for each in last.args[1].fields[1:])
+    return None if any(isinstance(each, relax.Var) for each in args) else args
+
+
+def _last(function: relax.Function) -> relax.Expr:
+    """What a fused function returns."""
+    found = {each.var: each.value for block in function.body.blocks for each in block.bindings}
+    result = function.body.body
+    while isinstance(result, relax.Var) and result in found:
+        result = found[result]
+    return result
 
 
 def _is_kernel(mod: tvm.IRModule, value: relax.Expr) -> bool:
@@ -79,9 +142,9 @@ MOVES = {"reshape": _reshape, "concatenate": _concatenate}
 
 
 class _Narrowing:
-    """Rebuilds ``main``, and the functions that read or make what is stored as bits."""
+    """Rebuilds ``main``, and the functions that read or make what is stored narrow."""
 
-    def __init__(self, mod: tvm.IRModule, narrow: set[relax.Var]) -> None:
+    def __init__(self, mod: tvm.IRModule, narrow: Mapping[relax.Var, Storage]) -> None:
         self._mod, self._narrow = mod, narrow
         self._builder = relax.BlockBuilder(mod)
         self._new: dict[relax.Var, relax.Expr] = {}
@@ -107,23 +170,23 @@ class _Narrowing:
         return tvm.IRModule(functions, attrs=made.attrs)
 
     def _kernel(self, var: relax.Var, value: relax.Expr) -> relax.Expr:
-        """The call of a kernel that reads and makes bits where these are stored; anything else as it is."""
+        """The call of a kernel that reads and makes what is stored narrow; anything else as it is."""
         if not _is_kernel(self._mod, value):
             return value
         tir = operator(value) == "relax.call_tir"
         args = list(value.args[1].fields if tir else value.args)
-        reads = tuple(isinstance(each, relax.Var) and each in self._narrow for each in args)
-        if _rounds(value) and reads == (True,):
+        reads = [self._narrow.get(each) if isinstance(each, relax.Var) else None for each in args]
+        stored = self._narrow.get(var)
+        if (_rounds(value) and reads == [AS_BITS]) or (stored is not None and _is_decoding(value)):
             return args[0]
-        if not any(reads) and var not in self._narrow:
+        if not any(reads) and stored is None:
             return value
-        if tir and all(reads) and var in self._narrow and (kept := self._kept(value, var)) is not None:
+        if tir and stored is AS_BITS and all(reads) and (kept := self._kept(value, var)) is not None:
             return kept
-        callee = value.args[0] if tir else value.op
-        key = callee, reads, var in self._narrow
+        key = value.args[0] if tir else value.op, *(each is not None for each in reads), stored is not None
         if key not in self._functions:
             self._functions[key] = self._made(var, value, args, reads)
-        return relax.Call(self._functions[key], args)
+        return relax.Call(self._functions[key], [*args, *(arg for each in reads if each for arg in each.args)])
 
     def _kept(self, value: relax.Call, var: relax.Var) -> relax.Expr | None:
         """A kernel that only moves values, on bits: to widen and to round them would be work for nothing."""
@@ -134,28 +197,41 @@ class _Narrowing:
         call = move(self._builder, inputs, [int(extent) for extent in var.ty.shape.values])
         return relax.Call(call.op, [call.args[0], value.args[1], *call.args[2:]], call.attrs, call.ty_args)
 
-    def _made(self, var: relax.Var, value: relax.Call, args: list[Any], reads: tuple[bool, ...]) -> relax.GlobalVar:
-        """A function like that of a call, which widens what it ``reads`` as bits, and rounds its result."""
+    def _made(
+        self, var: relax.Var, value: relax.Call, args: list[Any], reads: Sequence[Storage | None]
+    ) -> relax.GlobalVar:
+        """A function like that of a call, which widens what it ``reads`` narrow, and makes what is stored."""
         old = None if operator(value) == "relax.call_tir" else self._mod[value.op]
         name = str(value.args[0].name_hint if old is None else value.op.name_hint)
         name = name if name.startswith("fused_") else f"fused_{name}"
+        name = re.sub(rf"_{from_codes.__name__}\d*$", "", name) if var in self._narrow else name
         given = [each.ty for each in args]
         params = [
-            relax.Var(f"x{at}", relax.TensorType(kind.shape, BITS) if narrow else kind)
-            for at, (kind, narrow) in enumerate(zip(given, reads, strict=True))
+            relax.Var(f"x{at}", kind if stored is None else relax.TensorType(kind.shape, stored.dtype))
+            for at, (kind, stored) in enumerate(zip(given, reads, strict=True))
         ]
+        besides = {
+            at: [relax.Var(f"x{at}_{number}", arg.ty) for number, arg in enumerate(stored.args)]
+            for at, stored in enumerate(reads)
+            if stored is not None
+        }
         builder = self._builder
-        with builder.function(name, params, attrs={"Primitive": 1}, private=True):
+        every = [*params, *(var for vars in besides.values() for var in vars)]
+        with builder.function(name, every, attrs={"Primitive": 1}, private=True):
             with builder.dataflow():
                 taken = [
-                    builder.emit(builder.call_te(from_bf16, param, primfunc_name_hint=from_bf16.__name__))
-                    if narrow
-                    else param
-                    for param, narrow in zip(params, reads, strict=True)
+                    param
+                    if stored is None
+                    else builder.emit(
+                        builder.call_te(stored.widen, param, *besides[at], primfunc_name_hint=stored.widen.__name__)
+                    )
+                    for at, (param, stored) in enumerate(zip(params, reads, strict=True))
                 ]
                 result = self._body(value, old, taken)
-                if var in self._narrow:
+                if self._narrow.get(var) is AS_BITS:
                     result = builder.call_te(to_bf16, result, primfunc_name_hint=to_bf16.__name__)
+                elif var in self._narrow:
+                    result = builder.lookup_binding(result).args[1].fields[0]
                 done = builder.emit_output(result)
             made = builder.emit_func_output(done)
         return made

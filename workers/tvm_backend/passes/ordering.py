@@ -47,6 +47,8 @@ def _is_nan(a: tirx.PrimExpr) -> tirx.PrimExpr:
 
 def larger(a: Any, b: Any) -> Any:
     """The larger of two numbers, or the NaN among them."""
+    if str(a.ty.dtype) not in FLOATS:
+        return tirx.Max(a, b)
     return tirx.Select(tirx.any(a > b, _is_nan(a)), a, b)
 
 
@@ -56,7 +58,14 @@ def smaller(a: Any, b: Any) -> Any:
 
 
 def _reducer(choose: Compare, worst: float) -> Callable[..., Any]:
-    return te.comm_reducer(choose, lambda dtype: tirx.const(worst, dtype))  # type: ignore[no-any-return]
+    return te.comm_reducer(choose, lambda dtype: _extreme(worst, dtype))  # type: ignore[no-any-return]
+
+
+def _extreme(worst: float, dtype: str) -> Any:
+    """An infinity, or the whole number that comes nearest."""
+    if str(dtype) in FLOATS:
+        return tirx.const(worst, dtype)
+    return tirx.min_value(dtype) if worst < 0 else tirx.max_value(dtype)
 
 
 LARGEST, SMALLEST = _reducer(larger, -math.inf), _reducer(smaller, math.inf)
@@ -99,7 +108,7 @@ def max_pool(
         axis: (int(shape[axis]) - 1) * strides[n] + (window[n] - 1) * dilation[n] + 1 for n, axis in enumerate(spatial)
     }
     inside = all(before[axis] == 0 and needed[axis] <= int(x.shape[axis]) for axis in spatial)
-    least = tirx.const(-math.inf, x.dtype)
+    least = _extreme(-math.inf, x.dtype)
 
     def padded(*at: Any) -> Any:
         source = [index - before.get(axis, 0) for axis, index in enumerate(at)]

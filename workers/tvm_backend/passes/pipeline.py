@@ -19,7 +19,7 @@ from tvm.relax import transform
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunesmith.analysis.cpu_model import CpuModel
-from tunesmith.errors import ModelRejected, first_line
+from tunesmith.errors import ModelRejected, PrecisionUnavailable, first_line
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
 from workers.tvm_backend import tir
@@ -40,6 +40,13 @@ log = logging.getLogger("tunesmith.prepare")
 
 Rewrite = Callable[[tvm.IRModule], tvm.IRModule]
 
+QUADS = "quads"
+"""Part of the names of functions that multiply bytes."""
+NOT_QUANTISED = (
+    "precision int8 is for quantised models, and no convolution or matrix product of this one has a quantised input "
+    "and quantised weights: quantise it with 'tunesmith quantize' (ONNX) or torchao's PT2E quantisation "
+    "(PyTorch) and submit what that writes, or use precision bf16 or float32"
+)
 INLINE_BYTES = 1024
 """Constants up to this size stay in the module; larger ones become parameters."""
 
@@ -74,10 +81,13 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN, cpu: CpuModel =
 
     Raises:
         ModelRejected: TVM cannot lower the model.
+        PrecisionUnavailable: int8 is asked for, and the model is not quantised.
     """
     mod = _with_numbered_inputs(mod)
     try:
         mod = _blocked(mod, preparation, cpu) if preparation.blocked else lower_model(simplified(mod), preparation)
+    except PrecisionUnavailable:
+        raise
     except Exception as error:
         # Legalisation raises whatever the operator's lowering raises.
         raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
@@ -102,11 +112,14 @@ def _blocked(mod: tvm.IRModule, preparation: Preparation, cpu: CpuModel) -> tvm.
         simple = simplified(
             mod, (quantization.rounded, layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases)
         )
-        made = lower_model(_laid_out(simple, layout.Algorithms(bf16=preparation.bf16), packed, cpu), preparation)
+        algorithms = layout.Algorithms(bf16=preparation.bf16, int8=preparation.int8)
+        made = lower_model(_laid_out(simple, algorithms, packed, cpu), preparation)
     except Exception:
         # Nobody should lose a model to what is meant to make it faster.
         log.warning("blocked layouts do not fit the model, it is prepared without them", exc_info=True)
         return lower_model(simplified(mod), dataclasses.replace(preparation, blocked=False))
+    if preparation.int8 and not any(QUADS in str(var.name_hint) for var in made.functions):
+        raise PrecisionUnavailable(NOT_QUANTISED, field="precision")
     return _with_winograd(made, simple, preparation, packed, cpu) if preparation.winograd else made
 
 
@@ -137,6 +150,7 @@ def _laid_out(
         return layout.block(module, algorithms, packed, cpu)
 
     passes = [
+        *((transform.EliminateCommonSubexpr(),) if algorithms.int8 else ()),  # each reader has a rounding of its own
         tvm.transform.module_pass(block, opt_level=0, name="tunesmith.block"),
         transform.CanonicalizeBindings(),
         transform.DeadCodeElimination(),
@@ -171,7 +185,8 @@ def lower_model(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         transform.FuseOps(),
-        *((_pass(narrow.store_narrow),) if preparation.bf16 else ()),
+        *((_pass(narrow.store_bits),) if preparation.bf16 else ()),
+        *((_pass(narrow.store_codes),) if preparation.int8 else ()),
         transform.FuseTIR(),
         transform.DeadCodeElimination(),
         *(views if preparation.blocked else ()),

@@ -10,18 +10,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout.expressions import operator, shape
-
-KEEPING = frozenset(
-    {
-        "relax.nn.max_pool2d",
-        "relax.reshape",
-        "relax.permute_dims",
-        "relax.squeeze",
-        "relax.expand_dims",
-        "relax.strided_slice",
-    }
-)
-"""Operators that choose among the elements of their first operand by order or place."""
+from workers.tvm_backend.passes.layout.grids import KEEPING
 
 
 @mutator

@@ -23,7 +23,7 @@ from workers.tvm_backend.passes import pipeline
 pytestmark = pytest.mark.parallel
 importlib.import_module(quantized.OPERATORS)
 OPS: Any = torch.ops.quantized_decomposed
-BLOCKED = Preparation(blocked=True)
+BLOCKED, INT8 = Preparation(blocked=True), Preparation(blocked=True, int8=True)
 Function = Callable[[Tensor], Tensor]
 
 
@@ -90,13 +90,16 @@ def both(
     )
 
 
-@pytest.mark.parametrize("preparation", [PLAIN, BLOCKED], ids=["plain", "blocked"])
+@pytest.mark.parametrize("preparation", [BLOCKED, INT8], ids=["blocked", "int8"])
 def test_a_network(tmp_path: Path, preparation: Preparation) -> None:
     x = torch.randn(1, 4, 12, 12, generator=torch.Generator().manual_seed(1))
     program, (ours,), (theirs,) = both(tmp_path, Net(), x, preparation)
     assert np.abs(ours - theirs).max() <= 0.0201
     assert np.ptp(theirs) > 0.2
-    assert "int8" not in program, "nothing is made a whole number, and weights are dequantised beforehand"
+    if preparation is INT8:
+        assert program.count("def conv2d_quads") + program.count("def fused_conv2d_quads") == 2
+    else:
+        assert "int8" not in program, "nothing is made a whole number, and weights are dequantised beforehand"
 
 
 def dynamic(choose: Callable[..., tuple[Tensor, Tensor]], least: int, most: int, kind: torch.dtype) -> Function:

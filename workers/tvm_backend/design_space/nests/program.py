@@ -12,8 +12,7 @@ from tvm.s_tir import Schedule
 
 from tunesmith.analysis.nest import Access, Block, Buffer, Extent, Index, Kind, Loop, Product
 from workers.tvm_backend import tir
-from workers.tvm_backend.dot.bits import PAIR
-from workers.tvm_backend.dot.intrinsics import BY_NAME, Dot
+from workers.tvm_backend.dot.intrinsics import BY_NAME, LANE_BYTES, Dot
 from workers.tvm_backend.dot.marks import MARK
 
 KINDS = (Kind.SERIAL, Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED)
@@ -78,7 +77,7 @@ class Place:
 
     Attributes:
         dot: the instruction that its innermost loop is left to; None: there is none.
-        pair: variable of the loop over pairs, which is part of the instruction and none of ``loops``.
+        pair: variable of the loop over what shares a lane, which is part of the instruction and none of ``loops``.
     """
 
     realize: Any
@@ -145,7 +144,7 @@ class Program:
         mine = {write.buffer for write in writes} if any(summed) else set()
         dotted = _dotted_axes(place)
         reads = [self._access(region, axis_of, dotted) for region in block.reads]
-        operations, calls = _work(block.body) if place.dot is None else (PAIR * place.dot.operations, 0.0)
+        operations, calls = _work(block.body) if place.dot is None else (place.dot.group * place.dot.operations, 0.0)
         conditions = [
             tuple(sorted({axis_of[key(v)] for v in variables(each) if key(v) in axis_of}))
             for each in _conditions(block.body)
@@ -160,11 +159,11 @@ class Program:
             calls,
             tuple(conditions),
             any(summed),
-            place.dot is not None and place.dot.takes_bits,
+            place.dot is not None and place.dot.is_single,
         )
 
     def _access(self, region: Any, axis_of: Mapping[int, int], dotted: tuple[int, int] | None = None) -> Access:
-        """An access; that to a register of pairs is one of 32-bit lanes."""
+        """An access; that to a register of pairs or quads is one of 32-bit lanes."""
         indices = tuple(_index(each, axis_of) for each in region.region)
         paired = dotted is not None and _is_register(indices, *dotted)
         number = self._numbers.setdefault((key(region.source), paired), len(self._sources))
@@ -198,7 +197,7 @@ class _Counter:
 
 
 def _dotted_axes(place: Place) -> tuple[int, int] | None:
-    """The axes of lanes and of pairs of a block that is left to an instruction."""
+    """The axes of lanes and of what shares one, of a block that is left to an instruction."""
     if place.pair is None:
         return None
     used = [{key(v) for v in variables(value)} for value in place.realize.iter_values]
@@ -210,7 +209,7 @@ def _dotted_axes(place: Place) -> tuple[int, int] | None:
 
 
 def _is_register(indices: tuple[Index, ...], lane: int, pair: int) -> bool:
-    """Whether the last two dimensions are lanes and pairs."""
+    """Whether the last two dimensions are lanes and what shares one."""
     if len(indices) < 2 or indices[-1].strides != ((pair, 1),):
         return False
     return lane in {axis for axis, _ in indices[-2].strides}
@@ -251,9 +250,9 @@ def _number(value: Any) -> int:
 
 
 def _buffer(source: Any, paired: bool) -> Buffer:
-    """A buffer; ``paired``, its elements are the 32-bit lanes of pairs, its last dimension."""
+    """A buffer; ``paired``, its elements are 32-bit lanes, which its last dimension shares."""
     shape, size = tuple(_number(each) for each in source.ty.shape), _bytes(str(source.ty.dtype))
-    return Buffer(str(source.name), shape[:-1], PAIR * size) if paired else Buffer(str(source.name), shape, size)
+    return Buffer(str(source.name), shape[:-1], LANE_BYTES) if paired else Buffer(str(source.name), shape, size)
 
 
 def _bytes(dtype: str) -> int:

@@ -23,8 +23,7 @@ from workers.tvm_backend.design_space.rules.dots import accumulate, dot_of, plac
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 from workers.tvm_backend.design_space.rules.stages import variables_of
-from workers.tvm_backend.dot.bits import BITS, PAIR
-from workers.tvm_backend.dot.intrinsics import Dot
+from workers.tvm_backend.dot.intrinsics import GROUPS, SUMS, Dot
 
 
 class BlockedConvolution(Rule):
@@ -38,16 +37,16 @@ class BlockedConvolution(Rule):
     def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         found = find(sch)
-        if found is None or found.dtype != "float32" or found.lanes % cpu.lanes():
+        if found is None or found.dtype != SUMS.get(found.weights, "float32") or found.lanes % cpu.lanes():
             return
         if not foldable(sch, sch.get_sblock(found.block)):
             return
-        dot = None if found.pair is None else dot_of(cpu, found.lanes)
+        dot = None if found.pair is None else dot_of(cpu, found.lanes, found.weights)
         if found.pair is not None and dot is None:
             return
         vectors = found.extents[found.channel] * found.lanes // cpu.lanes()
         limits = tile(seen_by_tiles(cpu, dot), found.extents[found.width], vectors)
-        least = cpu.dot_rows if dot is not None and dot.takes_bits else 1
+        least = cpu.dot_rows if dot is not None and dot.is_single else 1
         rows = max(least, accumulators(cpu) // (limits.scalars * largest_divisor(vectors, limits.vectors)))
         for bands in (False, True):
             yield partial(_schedule, plan=BlockedConvPlan(found, cpu.lanes(), limits, rows, bands, dot))
@@ -57,8 +56,8 @@ class BlockedConvolution(Rule):
 class BlockedConv:
     """``Y[n, o, y, x, l] += X[n, h(o, c), f(y, ky), g(x, kx), i] * W[o, c, ky, kx, i, l]``.
 
-    h(o, c) is c where there is one group. W may be the bits of bfloat16; then ``i`` is 2i + s in X, and s is W's
-    last axis.
+    h(o, c) is c where there is one group. Where g values of W share a lane, ``i`` is g i + s in X, and s is W's last
+    axis: pairs of the bits of bfloat16, or quads of bytes.
 
     Attributes:
         block: name.
@@ -67,7 +66,8 @@ class BlockedConv:
         kernel: extents of the loops over the kernel's rows and columns.
         extents: extents of all loops.
         dtype: data type of Y.
-        pair: position of the loop over pairs, s; None where there is none.
+        weights: data type of W.
+        pair: position of the loop over what shares a lane, s; None where there is none.
     """
 
     block: str
@@ -80,6 +80,7 @@ class BlockedConv:
     kernel: tuple[int, int]
     extents: tuple[int, ...]
     dtype: str
+    weights: str = "float32"
     pair: int | None = None
 
     @property
@@ -97,7 +98,7 @@ class BlockedConvPlan:
         tile: limits of its columns and of its vectors of channels.
         rows: rows of a tile, at most.
         bands: bands of rows outside, channels inside.
-        dot: how pairs are multiplied; None where the operands are float32.
+        dot: how what shares a lane is multiplied; None where the operands are float32.
     """
 
     found: BlockedConv
@@ -120,18 +121,15 @@ def match(sch: Schedule, handle: Any) -> BlockedConv | None:
         return None
     n, o, y, x, last = parts.out
     _, c, ky, kx, i, lane, *pairs = parts.axes
-    if (
-        bool(pairs) != (str(parts.weights.source.dtype) == BITS)
-        or lane != last
-        or {c, ky, kx, i, *pairs} & set(parts.out)
-    ):
+    weights = str(parts.weights.source.dtype)
+    if bool(pairs) != (weights in GROUPS) or lane != last or {c, ky, kx, i, *pairs} & set(parts.out):
         return None
     number, group, *_, inner = parts.source.indices
     of_channels = [parts.variables[o], parts.variables[c]]
     own_channel = [parts.variables[at] for at in (i, *pairs)]
     if (
         axes_of([number], parts.variables) != [n]
-        or not _is_channel(inner, own_channel)
+        or not _is_channel(inner, own_channel, GROUPS.get(weights, 1))
         or not all(any(variable.same_as(own) for own in of_channels) for variable in variables_of(group))
     ):
         return None
@@ -148,18 +146,19 @@ def match(sch: Schedule, handle: Any) -> BlockedConv | None:
         (ky, kx),
         extents,
         str(block.body.buffer.dtype),
+        weights,
         pairs[0] if pairs else None,
     )
 
 
-def _is_channel(index: Any, variables: list[Any]) -> bool:
-    """Whether an index is a channel's variable, or ``2 channel + s`` of pairs."""
+def _is_channel(index: Any, variables: list[Any], group: int) -> bool:
+    """Whether an index is a channel's variable, or ``group channel + s`` where so many share a lane."""
     if len(variables) == 1:
         return bool(variables[0].same_as(index))
     if type(index).__name__ != "Add" or type(index.a).__name__ != "Mul":
         return False
     channel, pair = variables
-    return channel.same_as(index.a.a) and getattr(index.a.b, "value", 0) == PAIR and pair.same_as(index.b)
+    return channel.same_as(index.a.a) and getattr(index.a.b, "value", 0) == group and pair.same_as(index.b)
 
 
 def _schedule(sch: Schedule, plan: BlockedConvPlan) -> None:

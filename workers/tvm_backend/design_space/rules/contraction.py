@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from tvm.s_tir import Schedule
 
-from workers.tvm_backend.dot.bits import BITS, widened_load
+from workers.tvm_backend.dot.bits import widened_load
+from workers.tvm_backend.dot.intrinsics import GROUPS
 
 Found = TypeVar("Found")
 
@@ -18,8 +19,8 @@ Found = TypeVar("Found")
 class Contraction:
     """``C[b, m, n] += A[b, m, k] * B[b, k, n]``: any number of axes of each kind, except for one column axis, C's last.
 
-    B may be the bits of bfloat16. Then the last axis of the reduction is that of pairs: ``A[b, m, k, 2]`` and
-    ``B[n / panel, k, panel, 2]``.
+    Where g values of B share a lane, the last axis of the reduction is theirs: ``A[b, m, k, g]`` and
+    ``B[n / panel, k, panel, g]``, pairs of the bits of bfloat16 or quads of bytes.
 
     Attributes:
         block: name.
@@ -28,7 +29,8 @@ class Contraction:
         panel: columns of a panel where B is ``[n / panel, k, panel]`` already, 0 where it is not.
         extents: extents of all loops.
         dtype: data type of C.
-        pair: position of the loop over pairs, which is none of ``reduction``; None where there is none.
+        weights: data type of B.
+        pair: position of the loop over what shares a lane, which is none of ``reduction``; None where there is none.
     """
 
     block: str
@@ -41,6 +43,7 @@ class Contraction:
     panel: int
     extents: tuple[int, ...]
     dtype: str
+    weights: str = "float32"
     pair: int | None = None
 
     def size(self, loops: tuple[int, ...]) -> int:
@@ -68,9 +71,9 @@ def match(sch: Schedule, handle: Any) -> Contraction | None:
         return None
     variables = [each.var for each in block.iter_vars]
     out = axes_of(block.body.indices, variables)
-    bits = any(str(load.source.dtype) == BITS for load in loads)
-    pair = out_of_pairs(loads, variables) if bits else None
-    if bits and pair is None:
+    grouped = any(str(load.source.dtype) in GROUPS for load in loads)
+    pair = in_lane(loads, variables) if grouped else None
+    if grouped and pair is None:
         return None
     sides = [_operand(load, variables, pair) for load in loads]
     if not out or any(side is None for side in sides) or sum(out[-1] in side.axes for side in sides if side) != 1:
@@ -93,12 +96,13 @@ def match(sch: Schedule, handle: Any) -> Contraction | None:
         b.panel,
         tuple(int(each.dom.extent) for each in block.iter_vars),
         str(block.body.buffer.dtype),
+        str(b.source.dtype),
         pair,
     )
 
 
-def out_of_pairs(loads: list[Any], variables: list[Any]) -> int | None:
-    """The axis of pairs: the last index of each operand, of extent two; None where there is none."""
+def in_lane(loads: list[Any], variables: list[Any]) -> int | None:
+    """The axis of what shares a lane, the last index of each operand; None where there is none."""
     last = [axes_of([load.indices[-1]], variables) for load in loads]
     return last[0][0] if last[0] and last[0] == last[1] else None
 

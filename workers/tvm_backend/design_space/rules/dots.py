@@ -1,4 +1,4 @@
-"""Products of bfloat16 pairs: which instruction a CPU has for them, and where a schedule puts it.
+"""Products of what shares a 32-bit lane: which instruction a CPU has for them, and where a schedule puts it.
 
 A rule marks the loop over lanes. The instruction takes its place last (:func:`tensorize`): until then a program is
 loops and plain blocks, which is what nests are derived from.
@@ -12,7 +12,8 @@ from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.registers import innermost
-from workers.tvm_backend.dot.intrinsics import BY_NAME, NATIVE, WIDENING, Dot
+from workers.tvm_backend.dot.codes import WEIGHTS
+from workers.tvm_backend.dot.intrinsics import ALL, BY_NAME, Dot
 from workers.tvm_backend.dot.marks import MARK
 
 IMPORT = "pragma_import_llvm"
@@ -20,28 +21,30 @@ POSTPROC = "TensorizeDots"
 """Name of :func:`tensorize` among a sketch's postprocessors."""
 
 
-def dot_of(cpu: CpuModel, columns: int) -> Dot | None:
-    """The instruction for columns that lie ``columns`` at a time; None where no register fits."""
-    if cpu.bf16_dot and columns % NATIVE.lanes == 0:
-        return NATIVE
-    lanes = cpu.lanes()
-    while lanes in WIDENING and columns % lanes:
-        lanes //= 2
-    return WIDENING.get(lanes)
+def dot_of(cpu: CpuModel, columns: int, weights: str) -> Dot | None:
+    """The fastest instruction for columns that lie ``columns`` at a time; None where no register fits.
+
+    Args:
+        weights: type of the operand with the columns.
+    """
+    usable = [dot for dot in ALL if dot.weights == weights and dot.runs_on(cpu) and columns % dot.lanes == 0]
+    return max(usable, key=lambda dot: dot.lanes / dot.operations, default=None)
 
 
 def seen_by_tiles(cpu: CpuModel, dot: Dot | None) -> CpuModel:
     """The CPU by whose prices a tile is chosen; ``dot`` is None where the operands are float32."""
-    return cpu.of_dots() if dot is not None and dot.takes_bits else cpu
+    return cpu.of_dots() if dot is not None and dot.is_single else cpu
 
 
 def place_widening(sch: Schedule, block: Any, dot: Dot) -> None:
     """Inline the stage that widens what ``block`` reads where an instruction takes bits.
 
-    Elsewhere the stage stays, and pads as well where something is padded.
+    Elsewhere the stage stays, and pads as well where something is padded. Bytes have no such stage.
     """
+    if dot.weights == WEIGHTS:
+        return
     (wide,) = [each for each in sch.get_producers(block) if str(sch.get(each).writes[0].source.dtype) == "float32"]
-    if dot.takes_bits:
+    if not dot.widened:
         sch.compute_inline(wide)
         return
     for padded in sch.get_producers(wide):
@@ -53,8 +56,8 @@ def accumulate(sch: Schedule, block: Any, reduction: Any, count: int, dot: Dot |
 
     Args:
         reduction: the outermost loop of the reduction.
-        count: loops of the tile, that over lanes the last; with a ``dot`` the one over pairs is inside of it.
-        dot: how pairs are multiplied; None where the operands are float32.
+        count: loops of the tile, that over lanes the last; with a ``dot`` another one is inside of it.
+        dot: how what shares a lane is multiplied; None where the operands are float32.
     """
     if dot is None:
         innermost(sch, block, count)

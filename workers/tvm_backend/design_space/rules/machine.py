@@ -11,6 +11,13 @@ from tunesmith.names import BF16
 from tunesmith.targets import Target
 from workers.tvm_backend import tir
 
+BF16_DOT, I8_DOT, I16_DOT = (
+    {64: NARROW[BF16].features},
+    {64: ("avx512vnni",), 32: ("avxvnni",)},
+    {64: ("avx512bw",), 32: ("avx2",)},
+)
+"""By the bytes of a register: features with an instruction of ``CpuModel``. LLVM aborts on one that is missing."""
+
 
 def cpu_model_of(target: Target, found: Calibration | None = None) -> CpuModel:
     """Registers by the features of the target's processor, limits as they were measured or typical ones.
@@ -22,6 +29,10 @@ def cpu_model_of(target: Target, found: Calibration | None = None) -> CpuModel:
     made = tir.tvm_target(target)
     for feature, vector_bytes, registers in (("avx512f", 64, 32), ("avx", 32, 16), ("neon", 16, 32)):
         if codegen.target_has_features(feature, made):
-            dots = any(codegen.target_has_features(each, made) for each in NARROW[BF16].features)
-            return replace(CpuModel.of(target.num_cores, vector_bytes, registers, found), bf16_dot=dots)
+            cpu = CpuModel.of(target.num_cores, vector_bytes, registers, found)
+            bf16, i8, i16 = (
+                any(codegen.target_has_features(each, made) for each in features.get(vector_bytes, ()))
+                for features in (BF16_DOT, I8_DOT, I16_DOT)
+            )
+            return replace(cpu, bf16_dot=bf16, i8_dot=i8, i16_dot=i16)
     return CpuModel.of(target.num_cores, 16, 16, found)

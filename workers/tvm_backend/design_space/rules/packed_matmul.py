@@ -22,6 +22,7 @@ from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.product import Pack, Packing, ProductPlan, arrange, tiled_axis
 from workers.tvm_backend.design_space.rules.registers import product_tiles
 from workers.tvm_backend.design_space.rules.stages import fused, widest
+from workers.tvm_backend.dot.intrinsics import SUMS
 
 
 class PackedMatmul(Rule):
@@ -36,12 +37,12 @@ class PackedMatmul(Rule):
     def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         found = find(sch)
-        if found is None or found.dtype != "float32" or _odd(found.panel, cpu.lanes()):
+        if found is None or found.dtype != SUMS.get(found.weights, "float32") or _odd(found.panel, cpu.lanes()):
             return
         if not foldable(sch, sch.get_sblock(found.block)):
             return
         lanes = found.panel or cpu.lanes()
-        dot = None if found.pair is None else dot_of(cpu, lanes)
+        dot = None if found.pair is None else dot_of(cpu, lanes, found.weights)
         if found.pair is not None and (dot is None or not found.panel):
             return
         shape = found.extents[tiled_axis(found)], -(-found.extents[found.column] // lanes)
@@ -105,7 +106,7 @@ def _pad(sch: Schedule, block: Any, plan: ProductPlan) -> None:
 
 
 def _copy_loops(sch: Schedule, copy: Any, plan: ProductPlan) -> None:
-    """Schedule the stage that pads rows of pairs: an instruction takes them as they lie, not under a condition."""
+    """Schedule the stage that pads rows of pairs or quads: no instruction takes them under a condition."""
     *rows, depth, pair = sch.get_loops(copy)
     values = sch.fuse(depth, pair)
     lanes = widest(int(sch.get(values).extent), plan.dot.lanes if plan.dot else 1)

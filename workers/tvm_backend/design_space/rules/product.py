@@ -48,7 +48,7 @@ class ProductPlan:
         tile: rows of a tile, to a multiple of which the tiled row axis is padded, and its panels at most.
         packing: packing of the operand with the columns.
         cpu: CPU that the sketch is for.
-        dot: how pairs are multiplied; None where the operands are float32.
+        dot: how what shares a lane is multiplied; None where the operands are float32.
     """
 
     found: Contraction

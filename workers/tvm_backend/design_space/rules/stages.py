@@ -13,6 +13,7 @@ from tvm.s_tir import Schedule
 from tvm.tirx import BufferStore, IntImm, IterVar
 
 from workers.tvm_backend.dot.bits import BITS
+from workers.tvm_backend.dot.codes import CODES
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ class Stage:
 
     @property
     def in_lanes(self) -> bool:
-        """It reads and writes float32 and the bits of bfloat16 alone, and computes in 32-bit lanes."""
+        """It reads and writes float32, the bits of bfloat16 and codes alone, for each 32-bit lane one value."""
         return all(
-            str(tensor.dtype) in ("float32", BITS)
+            str(tensor.dtype) in ("float32", BITS, CODES)
             for tensor in (self.block.writes[0].source, *(load.source for load in self.loads()))
         )
 

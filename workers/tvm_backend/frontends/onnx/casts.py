@@ -14,6 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import tvm
 from tvm import relax, te, tirx
 
 from workers.tvm_backend.frontends.onnx.attention import Attributes, Emit
@@ -217,6 +218,7 @@ def _is_few(x: Any) -> bool:
 
 def _quantize(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> relax.Expr | None:
     """To float8, or by blocks."""
+    _check_scale(inputs[1])
     point = inputs[2] if len(inputs) > 2 else None
     made = attrs.get("output_dtype", 0)
     kind = kind_of(made) if made else "uint8" if point is None else str(point.ty.dtype)
@@ -230,6 +232,17 @@ def _quantize(importer: Any, inputs: Any, attrs: Attributes, opset: int) -> rela
     x = emit(relax.op.round(x))
     x = x if zero is None else emit(relax.op.add(x, zero))
     return relax.op.astype(emit(relax.op.clip(x, *bounds_of(kind))), KEPT.get(kind, kind))
+
+
+def _check_scale(scale: relax.Expr) -> None:
+    """Refuse to divide by what is no scale."""
+    if not isinstance(scale, tvm.ir.GenericConst):
+        return
+    wrong = [value for value in np.asarray(scale.value.numpy(), np.float64).reshape(-1) if not abs(value) > 0]
+    if wrong:
+        raise unsupported(
+            "QuantizeLinear", f"a scale of {wrong[0]:g}", "quantise the model with other calibration data"
+        )
 
 
 def bounds_of(kind: str) -> tuple[float, float]:

@@ -12,7 +12,8 @@ from typing import Any
 
 from tvm import te, tirx
 
-from workers.tvm_backend.dot.bits import widened
+from workers.tvm_backend.dot.bits import BITS, widened
+from workers.tvm_backend.dot.codes import WEIGHTS
 
 LANES = 16
 """Channels of a block on every CPU: one AVX-512 register of floats, two of AVX2, four of NEON."""
@@ -74,28 +75,34 @@ def convolved(
     source_of: SourceOf,
     name: str,
 ) -> te.Tensor:
-    """Convolution of a map that is padded already; weights may be the bits of bfloat16, in pairs of channels.
+    """Convolution of a map that is padded already; weights may be in pairs or quads of channels.
 
     Args:
         source: [N, CB, H, W, inner].
-        w: [OB, CB, KH, KW, inner, co], or [OB, CB, KH, KW, inner / 2, co, 2] of bits.
+        w: [OB, CB, KH, KW, inner, co], or [OB, CB, KH, KW, inner / g, co, g] where g of them share a 32-bit lane.
         source_of: gives the input block for an output block and the number of a block of weights.
     """
     n, _, height, width, _ = (int(d) for d in source.shape)
-    outs, blocks, kh, kw, inner, lanes, *pair = (int(d) for d in w.shape)
+    outs, blocks, kh, kw, inner, lanes, *group = (int(d) for d in w.shape)
     out_h = extent(height, kh, stride[0], (), dilation[0])
     out_w = extent(width, kw, stride[1], (), dilation[1])
-    sizes = zip((blocks, kh, kw, inner, *pair), ("cb", "ky", "kx", "ci", "s"), strict=False)
+    sizes = zip((blocks, kh, kw, inner, *group), ("cb", "ky", "kx", "ci", "s"), strict=False)
     cb, ky, kx, ci, *s = (te.reduce_axis((0, size), axis) for size, axis in sizes)
 
     def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
         row, column = y * stride[0] + ky * dilation[0], c * stride[1] + kx * dilation[1]
-        pixel = source[b, source_of(o, cb), row, column, ci * pair[0] + s[0] if pair else ci]
+        pixel = source[b, source_of(o, cb), row, column, ci * group[0] + s[0] if group else ci]
         place = (o, cb, ky, kx, ci, lane, *s)
-        weight = w[place]
-        return te.sum(pixel * (widened(weight) if pair else weight), axis=[cb, ky, kx, ci, *s])
+        return te.sum(multiplied(pixel, w[place]), axis=[cb, ky, kx, ci, *s])
 
     return te.compute((n, outs, out_h, out_w, lanes), value, name=name)
+
+
+def multiplied(value: Any, weight: Any) -> Any:
+    """A value times a weight of its own type, or one of the bits of bfloat16; of bytes the product is an int32."""
+    if str(weight.dtype) == BITS:
+        return value * widened(weight)
+    return value.astype("int32") * weight.astype("int32") if str(weight.dtype) == WEIGHTS else value * weight
 
 
 def depthwise_conv2d_blocked(
@@ -180,6 +187,26 @@ def matmul_packed(x: te.Tensor, w: te.Tensor) -> te.Tensor:
         return te.sum(x[row] * w[column // lanes, k, column % lanes], axis=k)
 
     return te.compute((*x.shape[:-1], panels * lanes), value, name="matmul_packed")
+
+
+def panelled(x: te.Tensor, w: te.Tensor, name: str) -> te.Tensor:
+    """Product with weights in panels of columns, of which some steps share a 32-bit lane.
+
+    Args:
+        x: [..., K / g, g].
+        w: [N / lanes, K / g, lanes, g].
+
+    Returns:
+        [..., N].
+    """
+    panels, depth, lanes, group = (int(d) for d in w.shape)
+    k, s = te.reduce_axis((0, depth), "k"), te.reduce_axis((0, group), "s")
+
+    def value(*at: Any) -> Any:
+        row, column = (*at[:-1], k, s), at[-1]
+        return te.sum(multiplied(x[row], w[column // lanes, k, column % lanes, s]), axis=[k, s])
+
+    return te.compute((*x.shape[:-2], panels * lanes), value, name=name)
 
 
 def group_matmul(w: te.Tensor, x: te.Tensor) -> te.Tensor:
@@ -281,16 +308,21 @@ def to_plain(x: te.Tensor, channels: int) -> te.Tensor:
     )
 
 
-def padded(x: te.Tensor, padding: tuple[int, int, int, int]) -> te.Tensor:
-    """Zeros around the rows and columns of a blocked feature map; the tensor itself where there are none."""
+def padded(x: te.Tensor, padding: tuple[int, int, int, int], fill: Any = None) -> te.Tensor:
+    """A border around the rows and columns of a blocked feature map; the tensor itself where there is none.
+
+    Args:
+        fill: value of the border; None: zero.
+    """
     if not any(padding):
         return x
     top, left, bottom, right = padding
     n, blocks, height, width, lanes = (int(d) for d in x.shape)
+    border = tirx.const(0, x.dtype) if fill is None else fill
 
     def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
         inside = tirx.all(y >= top, y < height + top, c >= left, c < width + left)
-        return tirx.if_then_else(inside, x[b, o, y - top, c - left, lane], tirx.const(0, x.dtype))
+        return tirx.if_then_else(inside, x[b, o, y - top, c - left, lane], border)
 
     return te.compute((n, blocks, height + top + bottom, width + left + right, lanes), value, name="padded")
 

@@ -11,7 +11,7 @@ from tvm import relax
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.dot.bits import PAIR
 from workers.tvm_backend.passes import fold_constants
-from workers.tvm_backend.passes.layout import compute, narrow_compute, packing, winograd
+from workers.tvm_backend.passes.layout import coded, compute, narrow_compute, packing, winograd
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.conv_problem import Convolution
 from workers.tvm_backend.passes.layout.expressions import map_shape, operator, shape, size
@@ -79,6 +79,8 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
         return None
     data = call.args[0]
     options = found.stride, found.padding, found.dilation
+    if values.algorithms.int8 and (made := coded.convolution(values, call, found)) is not None:
+        return made
     if found.depthwise:
         weight = values.packed.of(call.args[1], packing.depthwise_weight)
         return values.call(compute.depthwise_conv2d_blocked, values.blocked(data), weight, *options)
@@ -143,6 +145,8 @@ def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
         return None
     if values.algorithms.bf16 and weight[0] % PAIR == 0:
         return _matmul_in_pairs(values, call, lanes)
+    if values.algorithms.int8 and (made := coded.matmul(values, call, lanes)) is not None:
+        return made
     packed = values.packed.of(call.args[1], packing.panels, lanes)
     return values.call(compute.matmul_packed, values.reshaped(call.args[0]), packed)
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tvm import relax, te
 
 from workers.tvm_backend.dot.bits import PAIR, rounded, widened
-from workers.tvm_backend.passes.layout.compute import convolved, in_groups, in_order, padded, to_blocked
+from workers.tvm_backend.passes.layout.compute import convolved, in_groups, in_order, padded, panelled, to_blocked
 
 PATTERN, OUT_ELEMENTWISE, OPAQUE = "op_pattern", 4, 8
 """How TVM may fuse a function: with elementwise ones behind it, not at all."""
@@ -76,17 +74,7 @@ def matmul_pairs(x: te.Tensor, w: te.Tensor) -> te.Tensor:
     Returns:
         float32 [..., N].
     """
-    panels, depth, lanes, pair = (int(d) for d in w.shape)
-    k, s = te.reduce_axis((0, depth), "k"), te.reduce_axis((0, pair), "s")
-
-    source = _wide(x)
-
-    def value(*at: Any) -> Any:
-        row, column = (*at[:-1], k, s), at[-1]
-        weight = w[column // lanes, k, column % lanes, s]
-        return te.sum(source[row] * widened(weight), axis=[k, s])
-
-    return te.compute((*x.shape[:-2], panels * lanes), value, name="matmul_pairs")
+    return panelled(_wide(x), w, "matmul_pairs")
 
 
 def _wide(x: te.Tensor) -> te.Tensor:

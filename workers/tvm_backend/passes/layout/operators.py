@@ -63,15 +63,20 @@ def _avg_pool(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | 
 
 
 def _pool(make: Callable[..., relax.Call], values: Values, call: relax.Call) -> relax.Expr | None:
-    attrs = call.attrs
-    if not values.is_blocked(call.args[0]) or not _in_nchw(attrs):
+    if not values.is_blocked(call.args[0]) or not in_nchw(call.attrs):
         return None
+    return pooled(make, values.blocked(call.args[0]), call)
+
+
+def pooled(make: Callable[..., relax.Call], data: relax.Expr, call: relax.Call) -> relax.Expr:
+    """The pool that ``call`` is, of a map in blocks."""
+    attrs = call.attrs
     window = [tuple(int(v) for v in each) for each in (attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)]
-    return make(values.blocked(call.args[0]), *window, bool(attrs.ceil_mode), bool(attrs.count_include_pad), BLOCKED)
+    return make(data, *window, bool(attrs.ceil_mode), bool(attrs.count_include_pad), BLOCKED)
 
 
 def _adaptive_pool(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
-    if not values.is_blocked(call.args[0]) or not _in_nchw(call.attrs):
+    if not values.is_blocked(call.args[0]) or not in_nchw(call.attrs):
         return None
     extents = call.attrs.output_size
     target = None if extents is None else tuple(int(v) for v in extents)
@@ -193,7 +198,8 @@ def _concat(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | No
     return relax.op.concat(parts, axis=1)
 
 
-def _in_nchw(attrs: Any) -> bool:
+def in_nchw(attrs: Any) -> bool:
+    """Whether a pool takes and makes plain maps."""
     return str(attrs.layout) == "NCHW" and str(attrs.out_layout or attrs.layout) == "NCHW"
 
 

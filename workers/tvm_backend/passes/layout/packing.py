@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from workers.tvm_backend.arguments import dtype_of
 from workers.tvm_backend.dot.bits import BITS, PAIR
+from workers.tvm_backend.dot.codes import WEIGHTS
+from workers.tvm_backend.dot.intrinsics import GROUPS
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.cook_toom import filtering
@@ -68,6 +70,26 @@ def panel_pairs(weight: Array, lanes: int) -> Array:
     return _pairs(panels(weight, lanes))
 
 
+def conv2d_quads(weight: Array, inner: int) -> Array:
+    """int8 [O, C, KH, KW] as [ceil(O / LANES), ceil(C / inner), KH, KW, inner / 4, LANES, 4]; zeros are added."""
+    return _grouped(conv2d_weight(weight, inner), GROUPS[WEIGHTS])
+
+
+def group_quads(weight: Array, groups: int, joined: int) -> Array:
+    """As :func:`group_weight`, the last three axes [LANES / 4, LANES, 4]."""
+    return _grouped(group_weight(weight, groups, joined), GROUPS[WEIGHTS])
+
+
+def panel_quads(weight: Array, lanes: int) -> Array:
+    """int8 [K, N] as [N / lanes, K / 4, lanes, 4]; K is a multiple of four."""
+    return _grouped(panels(weight, lanes), GROUPS[WEIGHTS])
+
+
+def in_blocks(vector: Array) -> Array:
+    """[C] as [ceil(C / LANES), LANES]; zeros are added."""
+    return _filled(vector, 0, LANES, 0.0).reshape(-1, LANES)
+
+
 def depthwise_weight(weight: Array) -> Array:
     """[C, 1, KH, KW] as [ceil(C / LANES), KH, KW, LANES]; zeros are added."""
     full = _filled(weight, 0, LANES, 0.0)
@@ -108,10 +130,14 @@ def panel_lanes(columns: int, least: int) -> int | None:
 
 
 def _pairs(packed: Array) -> Array:
-    """[..., inner, lanes] of float32 as bfloat16 bits [..., inner / 2, lanes, 2]: two steps of a sum in a lane."""
+    """[..., inner, lanes] of float32 as bfloat16 bits [..., inner / 2, lanes, 2]."""
+    return _grouped(packed.astype(dtype_of("bfloat16")), PAIR).view(BITS)
+
+
+def _grouped(packed: Array, group: int) -> Array:
+    """[..., inner, lanes] as [..., inner / group, lanes, group]: so many steps of a sum in a lane."""
     *outer, inner, lanes = packed.shape
-    split = packed.reshape(*outer, inner // PAIR, PAIR, lanes).swapaxes(-1, -2)
-    return np.ascontiguousarray(split.astype(dtype_of("bfloat16"))).view(BITS)
+    return np.ascontiguousarray(packed.reshape(*outer, inner // group, group, lanes).swapaxes(-1, -2))
 
 
 def _filled(array: Array, axis: int, multiple: int, fill: float) -> Array:

@@ -6,7 +6,7 @@ import tvm
 from tvm import relax
 
 from tunesmith.analysis.cpu_model import CpuModel
-from workers.tvm_backend.passes.layout import convolution, norms, operators, reshapes, slices
+from workers.tvm_backend.passes.layout import coded, convolution, grids, norms, operators, reshapes, slices
 from workers.tvm_backend.passes.layout.expressions import Binding, operator
 from workers.tvm_backend.passes.layout.outlook import Outlook, Role
 from workers.tvm_backend.passes.layout.packing import Packed
@@ -50,8 +50,11 @@ def block(
     with builder.function("main", list(main.params)):
         with builder.dataflow():
             outlook = Outlook(bindings, main.body.body, lambda value: _role(value, cpu))
-            values = Values(builder, main.params, outlook, algorithms, packed or Packed(), cpu)
+            found = grids.find(bindings) if algorithms.int8 else grids.NO_GRIDS
+            values = Values(builder, main.params, outlook, algorithms, packed or Packed(), cpu, found)
             _rebuild(values, bindings)
+            if algorithms.int8:
+                coded.log_share(values, bindings)
             result = builder.emit_output(values.plain(main.body.body))
         builder.emit_func_output(result)
     made = builder.get()
@@ -66,6 +69,8 @@ def _rebuild(values: Values, bindings: list[Binding]) -> None:
             values.bind_same(var, value)
         elif isinstance(value, relax.Tuple):
             values.bind_tuple(var, value)
+        elif (codes := coded.carried(values, var, value)) is not None:
+            values.bind_codes(var, codes)
         else:
             other = _laid_out(values, var, value)
             values.bind(var, _plain(values, value) if other is None else other)

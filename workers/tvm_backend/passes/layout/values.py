@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.passes import fold_constants
-from workers.tvm_backend.passes.layout import compute, narrow_compute, packing
+from workers.tvm_backend.passes.layout import byte_compute, compute, narrow_compute, packing
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.expressions import Shape, map_shape, operator, shape, size
+from workers.tvm_backend.passes.layout.grids import NO_GRIDS, Grid
 from workers.tvm_backend.passes.layout.outlook import Outlook
+
+BLOCKED_AXES = 5
+"""Axes of a map in blocks of channels; others have four at most."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +29,40 @@ class Algorithms:
     Attributes:
         winograd: by Winograd's algorithm where it fits.
         bf16: from operands that are rounded to bfloat16, summed in float32.
+        int8: from bytes, summed in int32, where a model is quantised.
     """
 
     winograd: bool = False
     bf16: bool = False
+    int8: bool = False
+
+
+@dataclass(frozen=True)
+class Codes:
+    """A value on a grid as bytes.
+
+    Attributes:
+        grid: the numbers that the codes stand for, its source left out.
+        plain, blocked: the codes in the value's own layout, and in blocks of channels; one of them is known.
+    """
+
+    grid: Grid
+    plain: relax.Expr | None = None
+    blocked: relax.Expr | None = None
+
+    @property
+    def scale(self) -> relax.Expr:
+        """The grid's scale."""
+        return _number(self.grid.scale)
+
+    @property
+    def zero(self) -> relax.Expr:
+        """The code of zero."""
+        return _number(0.0 - self.grid.low)
+
+    def holding(self, codes: relax.Expr) -> Codes:
+        """Other codes of the same grid, whose number of axes tells how they lie."""
+        return Codes(self.grid, **{"blocked" if _is_blocked(codes) else "plain": codes})
 
 
 @dataclass
@@ -38,11 +73,13 @@ class _Value:
         plain: in its own layout.
         blocked: [N, ceil(C / LANES), H, W, LANES].
         reshaped: the same elements in the same order under another shape of at most four axes.
+        codes: as bytes.
     """
 
     plain: relax.Expr | None = None
     blocked: relax.Expr | None = None
     reshaped: relax.Expr | None = None
+    codes: Codes | None = None
 
 
 class Values:
@@ -54,6 +91,8 @@ class Values:
         algorithms: how convolutions and products are computed.
         packed: constants in other shapes.
         cpu: CPU that the function is laid out for.
+        grids: which variables of the old function are on a grid.
+        byte_macs: multiply-adds of the products on bytes so far.
     """
 
     def __init__(
@@ -64,12 +103,15 @@ class Values:
         algorithms: Algorithms,
         packed: packing.Packed,
         cpu: CpuModel,
+        grids: Mapping[relax.Var, Grid] = NO_GRIDS,
     ) -> None:
         self.builder, self.outlook, self.algorithms, self.packed, self.cpu = builder, outlook, algorithms, packed, cpu
+        self.grids, self.byte_macs = grids, 0
         self._values: dict[relax.Var, _Value] = {param: _Value(plain=param) for param in params}
         self._tuples: dict[relax.Var, relax.Tuple] = {}
         self._parts: dict[relax.Var, list[relax.Expr]] = {}
         self._rounded: dict[relax.Var, relax.Var] = {}
+        self._encoded: dict[tuple[relax.Expr, Grid, float], relax.Var] = {}
 
     def bind(self, var: relax.Var, result: relax.Expr) -> None:
         """Emit ``result`` for ``var``. Where its shape is another than the variable's, it is another layout of it."""
@@ -79,6 +121,10 @@ class Values:
             self._values[var] = _Value(plain=done)
         else:
             self._values[var] = _Value(blocked=done) if dims is not None and len(dims) == 5 else _Value(reshaped=done)
+
+    def bind_codes(self, var: relax.Var, codes: Codes) -> None:
+        """``var`` is known as codes."""
+        self._values[var] = _Value(codes=codes)
 
     def bind_same(self, var: relax.Var, other: relax.Var) -> None:
         """``var`` is another name of ``other``."""
@@ -109,12 +155,12 @@ class Values:
     def is_blocked(self, expr: relax.Expr) -> bool:
         """Whether there is a blocked layout of it already."""
         value = self._known(expr)
-        return value is not None and value.blocked is not None
+        return value is not None and (value.blocked is not None or _has(value.codes, "blocked"))
 
     def is_plain(self, expr: relax.Expr) -> bool:
         """Whether there is a plain layout of it already, or one that a reshape makes plain."""
         value = self._known(expr)
-        return value is None or value.plain is not None or value.reshaped is not None
+        return value is None or not (value.plain is value.reshaped is None) or _has(value.codes, "plain")
 
     def better_blocked(self, var: relax.Var, operands: Iterable[relax.Expr]) -> bool:
         """Whether ``var``, an operator on these, converts no more in blocked than in plain layout; some are blocked."""
@@ -134,6 +180,8 @@ class Values:
         value = self._known(expr)
         if value is None:
             return expr
+        if value.codes is not None:  # anew for each reader, whose kernel decodes them
+            return self.emit(byte_compute.from_codes, self.plain_codes(expr), value.codes.scale, value.codes.zero)
         if value.plain is None:
             dims = shape(expr)
             assert dims is not None
@@ -150,6 +198,8 @@ class Values:
             return fold_constants.to_constant(packing.feature_map(fold_constants.constant_array(expr)))
         value, dims = self._values[expr], map_shape(expr)
         assert dims is not None
+        if value.codes is not None:
+            return self.emit(byte_compute.from_codes, self.blocked_codes(expr), value.codes.scale, value.codes.zero)
         if value.blocked is None:
             if _is_vector(dims):
                 value.blocked = self.in_shape(expr, (dims[0], dims[1] // LANES, 1, 1, LANES))
@@ -173,7 +223,11 @@ class Values:
         if value is not None and value.plain is None and _is_vector(map_shape(expr)):
             found = value.blocked
         found = self.reshaped(expr) if found is None else found
-        return found if shape(found) == dims else self.builder.emit(relax.op.reshape(self._unshaped(found), dims))
+        return found if shape(found) == dims else self.viewed(found, dims)
+
+    def viewed(self, expr: relax.Expr, dims: tuple[int, ...]) -> relax.Var:
+        """An expression of the new function in another shape."""
+        return self.builder.emit(relax.op.reshape(self._unshaped(expr), dims))
 
     def _unshaped(self, expr: relax.Expr) -> relax.Expr:
         """What ``expr`` is another shape of: two reshapes in a row would be a copy, one is a view."""
@@ -185,8 +239,49 @@ class Values:
     def unblocked(self, blocked: relax.Expr, dims: Shape) -> relax.Expr:
         """A blocked expression of the new function as [N, C, H, W]."""
         if _is_vector(dims):
-            return self.builder.emit(relax.op.reshape(blocked, dims))
+            return self.viewed(blocked, dims)
         return self.emit(compute.to_plain, blocked, dims[1])
+
+    def codes(self, expr: relax.Expr) -> Codes | None:
+        """A value of the old function as bytes; None where it is on no grid that has codes."""
+        value, grid = self._known(expr), self.grids.get(expr) if isinstance(expr, relax.Var) else None
+        if value is None or grid is None or not grid.fits:
+            return None
+        if value.codes is None:
+            taken = value.blocked if value.blocked is not None else self.plain(expr)
+            return self.encode(taken, grid, 1 / grid.scale)
+        return value.codes
+
+    def encode(self, value: relax.Expr, grid: Grid, inverse: float) -> Codes:
+        """An expression of the new function as codes.
+
+        Args:
+            inverse: one over the scale, as the model has it.
+        """
+        kept, key = Codes(grid.numbers), (value, grid.numbers, inverse)
+        if key not in self._encoded:
+            self._encoded[key] = self.emit(byte_compute.to_codes, value, _number(inverse), kept.zero, grid.top)
+        return kept.holding(self._encoded[key])
+
+    def plain_codes(self, expr: relax.Expr) -> relax.Expr:
+        """The codes of a value that has them, in its own layout."""
+        codes, dims = self.codes(expr), map_shape(expr)
+        assert codes is not None
+        if codes.plain is not None:
+            return codes.plain
+        assert dims is not None
+        return self.unblocked(codes.blocked, dims)
+
+    def blocked_codes(self, expr: relax.Expr) -> relax.Expr:
+        """The codes of a feature map that has them, in blocks of channels."""
+        codes, dims = self.codes(expr), map_shape(expr)
+        assert codes is not None
+        assert dims is not None
+        if codes.blocked is not None:
+            return codes.blocked
+        if _is_vector(dims):
+            return self.viewed(codes.plain, (dims[0], dims[1] // LANES, 1, 1, LANES))
+        return self.emit(compute.to_blocked, codes.plain)
 
     def rounded(self, value: relax.Var) -> relax.Var:
         """A variable of the new function as the bits of bfloat16."""
@@ -207,6 +302,10 @@ class Values:
         """Emit a call of a tensor expression."""
         return self.builder.emit(self.call(function, *args))
 
+    def emit_product(self, function: Callable[..., Any], *args: Any) -> relax.Var:
+        """Emit a call of a product."""
+        return self.builder.emit(self.call_product(function, *args))
+
     def _known(self, expr: relax.Expr) -> _Value | None:
         return self._values.get(expr) if isinstance(expr, relax.Var) else None
 
@@ -214,3 +313,15 @@ class Values:
 def _is_vector(dims: Shape | None) -> bool:
     """Whether the elements of a map have the same order in both layouts: one pixel, whose channels fill blocks."""
     return dims is not None and dims[1] % LANES == 0 and dims[2:] == (1, 1)
+
+
+def _is_blocked(expr: relax.Expr) -> bool:
+    return len(expr.ty.shape.values) == BLOCKED_AXES
+
+
+def _has(codes: Codes | None, layout: str) -> bool:
+    return codes is not None and getattr(codes, layout) is not None
+
+
+def _number(value: float) -> relax.Expr:
+    return relax.const(np.float32(value), "float32")

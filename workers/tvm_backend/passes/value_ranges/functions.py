@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm.runtime import Object
 
-from workers.tvm_backend.dot.arguments import buffers_of_bits
+from workers.tvm_backend.dot.arguments import known_values
 from workers.tvm_backend.passes.value_ranges import expressions as ex
 from workers.tvm_backend.passes.value_ranges import intervals as iv
 from workers.tvm_backend.passes.value_ranges.expressions import Code, State
@@ -33,7 +33,7 @@ class Function:
         spots: the parameters, outputs last.
         partial: something in it is not defined for all inputs, or data say where it reads and writes.
         updated: numbers of the parameters that it reads and then writes.
-        bits: numbers of the parameters that hold the bits of bfloat16.
+        known: values to draw by the numbers of the parameters of which the program tells what they hold.
     """
 
     def __init__(self, function: Any) -> None:
@@ -42,8 +42,8 @@ class Function:
         self._steps = self._writer.steps(function.body)
         self.partial = self._writer.partial
         self.updated = tuple(at for at, spot in enumerate(self.spots) if spot.key in self._writer.updated)
-        bits = buffers_of_bits(function)
-        self.bits = tuple(at for at, spot in enumerate(self.spots) if spot.key in bits)
+        known = known_values(function)
+        self.known = {at: known[spot.key] for at, spot in enumerate(self.spots) if spot.key in known}
 
     def run(self, given: Sequence[Interval]) -> State:
         """The state after a run.

@@ -87,8 +87,8 @@ def argument_values(function: Function, specs: Sequence[TensorSpec]) -> list[Val
 def argument_specs(function: Function, specs: Sequence[TensorSpec]) -> tuple[TensorSpec, ...]:
     """A kernel's arguments with the values to draw for them; the first real one has NaN and infinity where it may."""
     known = [replace(spec, values=each) for spec, each in zip(specs, argument_values(function, specs), strict=True)]
-    for at in function.bits:
-        known[at] = replace(known[at], values=Values(LOWEST_REAL, -LOWEST_REAL, bits_of="bfloat16"))
+    for at, values in function.known.items():
+        known[at] = replace(known[at], values=values)
     first = next((at for at, spec in enumerate(known[:-1]) if spec.dtype.startswith(REAL)), None)
     if first is not None and takes_nan(function, [usual(spec) for spec in known[:-1]], first):
         usually = usual(known[first])

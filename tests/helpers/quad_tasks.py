@@ -1,0 +1,145 @@
+"""Products of quads of bytes as tasks, with their epilogue in a quantised model, and what NumPy makes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import rule_checks
+from effort import quick
+from numpy.typing import NDArray
+
+from tunesmith.targets import Target
+
+import tvm  # isort: skip
+from tvm import relax  # isort: skip
+
+from workers.tvm_backend import tir
+from workers.tvm_backend.passes import extract_tasks, pipeline
+from workers.tvm_backend.passes.extract_tasks import Extracted
+from workers.tvm_backend.passes.layout import byte_compute, packing
+from workers.tvm_backend.passes.layout.compute import LANES
+from workers.tvm_backend.passes.layout.narrow_compute import OUT_ELEMENTWISE, PATTERN
+
+Array = NDArray[Any]
+ZERO = 9
+"""The code of zero."""
+
+
+class Case:
+    """A product with scales, a rectifier and the rounding to codes.
+
+    Attributes:
+        task: as one task.
+        arrays: its arguments without the result.
+        expected: NumPy's codes.
+    """
+
+    def __init__(self, function: Any, operands: Sequence[Array], options: Sequence[Any], sums: Array) -> None:
+        """``sums`` are the expected ones, the channels in the last axis, in the order in which they lie."""
+        rng = np.random.default_rng(1)
+        channels = sums.shape[-1] if sums.ndim < 5 else sums.shape[1] * LANES
+        zeros = rng.integers(-1000, 1000, channels).astype(np.int32)
+        scales = (rng.uniform(0.5, 1, channels) * 120 / sums.std()).astype(np.float32)
+        bordered = [np.float32(ZERO)] if options else []
+        vectors = [packing.in_blocks(each) if sums.ndim == 5 else each for each in (zeros, scales)]
+        self.arrays = [*operands, *bordered, *vectors, np.float32(0.75), np.float32(30)]
+        scaled = byte_compute.scaled_map if sums.ndim == 5 else byte_compute.scaled_rows
+        self.task = _task(function, scaled, self.arrays, options)
+        spread = [each[:, None, None, :] if sums.ndim == 5 else each for each in vectors]
+        values = np.maximum((sums - spread[0]).astype(np.float32) * spread[1], 0) * np.float32(0.75) + 30
+        self.expected = np.rint(np.clip(values, 0, 255)).astype(np.uint8)
+
+    def run(self, mod: Any, target: Target) -> Array:
+        """What a module computes."""
+        out = tvm.runtime.tensor(np.zeros(self.expected.shape, np.uint8))
+        given = [tvm.runtime.tensor(np.asarray(each, order="C")) for each in self.arrays]
+        tvm.compile(mod, target=tvm.target.Target(quick(target.to_json())))["main"](*given, out)
+        found: Array = out.numpy()
+        return found
+
+    def check(self) -> int:
+        """Every sketch of ours makes NumPy's codes, but for halves that are rounded otherwise; how many there are."""
+        mods = rule_checks.scheduled(self.task, rule_checks.here(), each=1)
+        for mod in mods:
+            apart = np.abs(self.run(mod, rule_checks.here()).astype(int) - self.expected)
+            assert apart.max() <= 1
+            assert (apart > 0).mean() < 0.01
+        return len(mods)
+
+
+def _task(function: Any, scaled: Any, arrays: Sequence[Any], options: Sequence[Any]) -> Extracted:
+    inputs = [
+        relax.Var(f"a{at}", relax.TensorType(list(each.shape), str(each.dtype))) for at, each in enumerate(arrays)
+    ]
+    *operands, zeros, scales, inverse, zero = inputs
+    builder = relax.BlockBuilder()
+    with builder.function("main", inputs):
+        with builder.dataflow():
+            attrs = {PATTERN: OUT_ELEMENTWISE}
+            y = builder.emit(
+                builder.call_te(
+                    function, *operands, *options, primfunc_name_hint=function.__name__, primfunc_attrs=attrs
+                )
+            )
+            y = builder.emit(relax.op.nn.relu(builder.emit_te(scaled, y, zeros, scales)))
+            y = builder.emit_output(builder.call_te(byte_compute.to_codes, y, inverse, zero, 255))
+        builder.emit_func_output(y)
+    mod = builder.get()
+    mod["main"] = mod["main"].with_attr("input_names", json.dumps([str(each.name) for each in inputs]))
+    (found,) = extract_tasks.extract_tasks(pipeline.prepare(mod).module)
+    return found
+
+
+def _operands(source: tuple[int, ...], weight: tuple[int, ...]) -> tuple[Array, Array]:
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 256, source, np.uint8), rng.integers(-127, 128, weight, np.int8)
+
+
+def dense(rows: tuple[int, ...], columns: int, depth: int, lanes: int = LANES) -> Case:
+    """A dense layer."""
+    x, w = _operands((*rows, depth), (depth, columns))
+    operands = [x.reshape(*rows, depth // 4, 4), packing.panel_quads(w, lanes)]
+    return Case(byte_compute.matmul_quads, operands, (), x.astype(np.int64) @ w.astype(np.int64))
+
+
+def convolution(
+    image: tuple[int, int, int, int],
+    outs: int,
+    kernel: int,
+    stride: tuple[int, int] = (1, 1),
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0),
+    dilation: tuple[int, int] = (1, 1),
+    groups: int = 1,
+) -> Case:
+    """A convolution; ``image`` is N, C, H, W, and four channels are read as a quad of their own."""
+    x, w = _operands(image, (outs, image[1] // groups, kernel, kernel))
+    inner = min(LANES, image[1])
+    top, left, bottom, right = padding
+    bordered = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=ZERO).astype(np.int64)
+    high, wide = (
+        (size - gap * (kernel - 1) - 1) // step + 1
+        for size, gap, step in zip(bordered.shape[2:], dilation, stride, strict=True)
+    )
+    sums = np.zeros((image[0], outs, high, wide), np.int64)
+    for group, part in enumerate(np.split(bordered, groups, axis=1)):
+        mine = slice(group * outs // groups, (group + 1) * outs // groups)
+        for i in range(kernel):
+            for j in range(kernel):
+                rows, columns = i * dilation[0], j * dilation[1]
+                window = part[
+                    :, :, rows : rows + high * stride[0] : stride[0], columns : columns + wide * stride[1] : stride[1]
+                ][:, :, :high, :wide]
+                sums[:, mine] += np.einsum("nchw,oc->nohw", window, w[mine, :, i, j].astype(np.int64))
+    blocked = x.reshape(image[0], -1, inner, *image[2:]).transpose(0, 1, 3, 4, 2)
+    packed = packing.conv2d_quads(w, inner) if groups == 1 else packing.group_quads(w, groups, 1)
+    function = byte_compute.conv2d_quads if groups == 1 else byte_compute.group_conv2d_quads
+    return Case(function, [blocked, packed], (stride, padding, dilation), packing.feature_map(sums))
+
+
+def assembly(case: Case, target: Target) -> str:
+    """The compiled code of a candidate of our first sketch."""
+    mod = rule_checks.scheduled(case.task, target, each=1)[0]
+    return str(tvm.compile(mod, target=tir.tvm_target(target)).mod.inspect_source("asm"))

@@ -1,0 +1,58 @@
+"""Rules on products of quads of bytes: NumPy's whole numbers whatever is decided, and on the instruction there is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import rule_checks
+from effort import examples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pair_tasks import ZNVER4
+from quad_tasks import assembly, convolution, dense
+
+from tunesmith.targets import Target
+
+pytestmark = pytest.mark.parallel
+
+FEW = settings(max_examples=examples(2), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+ALDER_LAKE = Target({"kind": "llvm", "mcpu": "alderlake", "num-cores": 2})
+NOT_DOTS = r"\b(vpmaddwd|vpmaddubsw|vpmulld)\b"
+
+
+@FEW
+@given(st.integers(2, 20), st.integers(1, 3), st.integers(1, 20), st.sampled_from([16, 8]))
+def test_dense_layers(rows: int, panels: int, quads: int, lanes: int) -> None:
+    assert dense((rows,), panels * lanes, 4 * quads, lanes).check() >= 1
+
+
+@FEW
+@given(
+    st.integers(1, 2),
+    st.sampled_from([(4, 1), (32, 1), (32, 2)]),
+    st.integers(1, 3),
+    st.tuples(st.integers(1, 2), st.integers(1, 2)),
+    st.tuples(*[st.integers(0, 1)] * 4),
+    st.tuples(st.integers(1, 2), st.integers(1, 2)),
+)
+def test_convolutions(
+    images: int,
+    channels: tuple[int, int],
+    kernel: int,
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+) -> None:
+    case = convolution((images, channels[0], 7, 8), 32, kernel, stride, padding, dilation, channels[1])
+    assert case.check() == 2
+
+
+def test_products_are_on_the_instruction_of_the_cpu() -> None:
+    case = convolution((1, 16, 4, 4), 16, 3)
+    for target, pattern in ((ZNVER4, r"vpdpbusd.*%zmm"), (ALDER_LAKE, r"\bvpdpbusd\b.*%ymm")):
+        text = assembly(case, target)
+        assert len(re.findall(pattern, text)) >= 4
+        assert not re.search(NOT_DOTS, text)
+    for target, name in ((rule_checks.AVX512, "vpmaddwd"), (rule_checks.NEON, r"mla\s+v\d+\.4s")):
+        assert len(re.findall(name, assembly(case, target))) >= 4

@@ -1,0 +1,147 @@
+"""Quantised models on bytes: what onnxruntime computes of the same file, maps as codes, and what is refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import exported
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from small_nets import Array, Net, by_onnxruntime, calls, run_network
+
+from tunesmith.errors import PrecisionUnavailable, UnsupportedOperator
+from tunesmith.preparation import Preparation
+from workers.tvm_backend import tir
+from workers.tvm_backend.frontends import import_model
+from workers.tvm_backend.passes import pipeline
+from workers.tvm_backend.passes.layout import grids
+
+pytestmark = pytest.mark.parallel
+
+INT8 = Preparation(blocked=True, fast_math=True, int8=True)
+SHAPE = (1, 3, 20, 20)
+
+
+class Samples(CalibrationDataReader):
+    """Inputs by which onnxruntime chooses scales."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        rng = np.random.default_rng(1)
+        self._left: Iterator[Any] = iter([{"x": rng.standard_normal(shape, np.float32)} for _ in range(3)])
+
+    def get_next(self) -> Any:
+        """The next one; None at the end."""
+        return next(self._left, None)
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A residual network with pools, a depthwise convolution, a concatenation and a dense layer, in float32."""
+    net = Net(*SHAPE)
+    y = net.op("Relu", net.conv("x", 32, 5, strides=[2, 2]))
+    y = net.op("MaxPool", y, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    y = net.op("Relu", net.op("Add", net.conv(net.op("Relu", net.conv(y, 32)), 32), y))
+    z = net.op("Concat", net.op("Relu", net.depthwise(y)), net.op("Relu", net.conv(y, 16, 1)), axis=1)
+    z = net.op("Flatten", net.op("GlobalAveragePool", net.op("Relu", net.conv(z, 64, group=1))))
+    path = tmp_path_factory.mktemp("codes") / "model.onnx"
+    return net.save(path, net.op("Gemm", z, net.random(64, 40), net.random(40)))
+
+
+def quantised(net: Path, form: QuantFormat, shape: tuple[int, ...] = SHAPE, **options: Any) -> Path:
+    """The network as onnxruntime quantises it; weights of seven bits, whose sums no CPU saturates there."""
+    path = net.with_name(f"{form.name}.onnx")
+    quantize_static(
+        net, path, Samples(shape), quant_format=form, weight_type=QuantType.QInt8, reduce_range=True, **options
+    )
+    return path
+
+
+def output_step(path: Path) -> float:
+    """The scale of the model's output."""
+    model = onnx.load(path)
+    last = next(node for node in model.graph.node if node.output[0] == model.graph.output[0].name)
+    scale = next(each for each in model.graph.initializer if each.name == last.input[1])
+    return float(numpy_helper.to_array(scale))
+
+
+def compared(path: Path) -> tuple[pipeline.Prepared, float]:
+    """The prepared model, and how far its result is from onnxruntime's, in steps of the output."""
+    x = np.random.default_rng(2).standard_normal(SHAPE, np.float32)
+    made = pipeline.prepare(import_model.import_model(path, "onnx"), INT8)
+    (ours,), (theirs,) = run_network(made, x), by_onnxruntime(path, x)
+    assert np.ptp(theirs) > 20 * output_step(path)
+    return made, float(np.abs(ours - theirs).max()) / output_step(path)
+
+
+def test_a_network_is_onnxruntimes_on_bytes(net: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "tunesmith.prepare"):
+        made, steps = compared(quantised(net, QuantFormat.QDQ, per_channel=True))
+    assert steps < 1.01, "one rounding at the end may fall otherwise"
+    assert "99.5 % of the multiply-adds are products of bytes" in caplog.text
+    on_bytes(made)
+
+
+def test_both_notations_make_the_same(net: Path) -> None:
+    made = pipeline.prepare(import_model.import_model(quantised(net, QuantFormat.QOperator), "onnx"), INT8)
+    on_bytes(made)
+
+
+def on_bytes(made: pipeline.Prepared) -> None:
+    """Every product multiplies bytes, and every map is stored as codes."""
+    found = calls(made.module)
+    assert sum(count for name, count in found.items() if "conv2d_quads" in name) == 5, found
+    assert sum(count for name, count in found.items() if "matmul_quads" in name) == 1, found
+    assert found["max_pool2d"] == 1, "codes are compared as they are"
+    main = tir.load_module(made.module)["main"]
+    kinds = {str(each.var.ty.dtype) for block in main.body.blocks for each in block.bindings[:-1]}
+    assert kinds == {"uint8"}
+
+
+def test_the_exported_folder_needs_tvm_alone(tmp_path: Path) -> None:
+    path = quantised(exported.small(tmp_path / "small.onnx"), QuantFormat.QDQ, exported.SHAPE)
+    made = pipeline.prepare(import_model.import_model(path, "onnx"), INT8)
+    exported.write(made, "quads", tmp_path)
+    assert "quads" not in exported.compiled(tmp_path), "every product has its schedule"
+    x = np.random.default_rng(3).standard_normal(exported.SHAPE, np.float32)
+    np.testing.assert_allclose(exported.run(tmp_path, x), run_network(made, x)[0], rtol=1e-6)
+
+
+def test_what_is_not_quantised_is_refused(net: Path) -> None:
+    with pytest.raises(PrecisionUnavailable, match=r"precision int8 is for quantised models, .*tunesmith quantize"):
+        pipeline.prepare(import_model.import_model(net, "onnx"), INT8)
+
+
+@pytest.mark.parametrize("scale", [0.0, np.nan])
+def test_a_scale_that_is_none_is_refused(net: Path, scale: float) -> None:
+    path = net.with_name("odd.onnx")
+    model = onnx.load(quantised(net, QuantFormat.QDQ))
+    first = next(node for node in model.graph.node if node.op_type == "QuantizeLinear" and node.input[0] != "x")
+    for each in model.graph.initializer:
+        if each.name == first.input[1]:
+            each.CopyFrom(numpy_helper.from_array(np.float32(scale), each.name))
+    onnx.save(model, path)
+    with pytest.raises(
+        UnsupportedOperator, match=rf"QuantizeLinear .* is not supported with a scale of {scale:g}; quant"
+    ):
+        import_model.import_model(path, "onnx")
+
+
+def test_weights_are_found_on_their_grids() -> None:
+    rng = np.random.default_rng(0)
+    numbers = rng.integers(-127, 128, (6, 300)).astype(np.int8)
+    numbers[1], numbers[2], numbers[3] = numbers[1] // 3, 0, np.minimum(numbers[3], -1)
+    numbers[3, 0] = -128
+    scales = rng.uniform(1e-4, 1e3, 6).astype(np.float32)
+    weight: Array = numbers.astype(np.float32) * scales[:, None]
+    found = grids.of_weights(weight)
+    assert found is not None
+    np.testing.assert_allclose(found[0] * found[1][:, None], weight, rtol=1e-6)
+    assert grids.of_weights(rng.standard_normal((6, 300)).astype(np.float32)) is None
+    weight[4, 7] = np.nan
+    assert grids.of_weights(weight) is None

@@ -1,0 +1,177 @@
+"""Values that are on a grid: products of bytes, and what hands codes on.
+
+A value that a model quantises becomes codes where it is rounded. Products of codes with weights on a grid are sums of
+whole numbers, exact; scales, and what the code of zero adds, are folded for each channel. Max pools, concatenations and
+changes of shape move codes. All other operators read and write float32, which their kernels make of codes, and into.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tvm import relax
+
+from workers.tvm_backend.passes import fold_constants
+from workers.tvm_backend.passes.layout import byte_compute, compute, grids, operators, packing
+from workers.tvm_backend.passes.layout.compute import LANES
+from workers.tvm_backend.passes.layout.conv_problem import Convolution
+from workers.tvm_backend.passes.layout.expressions import Binding, map_shape, operator, shape, size
+from workers.tvm_backend.passes.layout.grids import Grid
+from workers.tvm_backend.passes.layout.values import Codes, Values
+
+log = logging.getLogger("tunesmith.prepare")
+
+PRODUCTS = ("relax.nn.conv2d", "relax.matmul")
+QUAD = 4
+"""Codes in a 32-bit lane."""
+LARGEST_SUM = 2**31
+"""Sums of int32 stay below it."""
+
+
+def carried(values: Values, var: relax.Var, value: relax.Expr) -> Codes | None:
+    """The codes of ``var`` where it is rounded to a grid, or moves codes; None for anything else."""
+    grid = values.grids.get(var)
+    if grid is None or not grid.fits or shape(var) is None:
+        return None
+    if grid.rounded_here:
+        return _rounded(values, var, grid)
+    move = MOVES.get(operator(value))
+    return None if move is None else move(values, var, value)
+
+
+def _rounded(values: Values, var: relax.Var, grid: Grid) -> Codes | None:
+    source = grid.source
+    if not isinstance(source, relax.Var) or shape(source) != shape(var):
+        return None
+    before = values.grids.get(source)
+    if before is not None and before.numbers == grid.numbers and abs(grid.inverse * grid.scale - 1) < grids.CLOSE:
+        return values.codes(source)  # it has been rounded so
+    taken = values.blocked(source) if values.is_blocked(source) else values.plain(source)
+    return values.encode(taken, grid, grid.inverse)
+
+
+def _reshape(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
+    codes = values.codes(call.args[0])
+    if codes is None:
+        return None
+    return codes.holding(values.viewed(values.plain_codes(call.args[0]), shape(var) or ()))
+
+
+def _permute(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
+    codes = values.codes(call.args[0])
+    if codes is None:
+        return None
+    moved = relax.op.permute_dims(values.plain_codes(call.args[0]), call.attrs.axes)
+    return codes.holding(values.builder.emit(moved))
+
+
+def _max_pool(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
+    codes = values.codes(call.args[0])
+    if codes is None or map_shape(var) is None or not operators.in_nchw(call.attrs):
+        return None
+    pooled = operators.pooled(relax.op.nn.max_pool2d, values.blocked_codes(call.args[0]), call)
+    return codes.holding(values.builder.emit(pooled))
+
+
+def _concat(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
+    """Channels behind one another: every map except the last must fill its blocks."""
+    fields, axis = values.fields(call.args[0]), call.attrs.axis
+    if fields is None or map_shape(var) is None or axis is None or int(axis) % 4 != 1:
+        return None
+    every, shapes = [values.codes(field) for field in fields], [map_shape(field) for field in fields]
+    first = every[0]
+    if first is None or any(each is None or each.grid != first.grid for each in every):
+        return None
+    if any(each is None or each[1] % LANES for each in shapes[:-1]):
+        return None
+    joined = relax.op.concat([values.blocked_codes(field) for field in fields], axis=1)
+    return first.holding(values.builder.emit(joined))
+
+
+MOVES = {
+    "relax.reshape": _reshape,
+    "relax.squeeze": _reshape,
+    "relax.expand_dims": _reshape,
+    "relax.permute_dims": _permute,
+    "relax.nn.max_pool2d": _max_pool,
+    "relax.concat": _concat,
+}
+"""Operators that hand codes on, and how."""
+
+
+def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.Expr | None:
+    """A convolution of codes; None where its operands are on no grids. That of each channel by itself is in float32."""
+    data, options = call.args[0], (found.stride, found.padding, found.dilation)
+    codes = values.codes(data)
+    if codes is None:
+        return None
+    if found.depthwise:
+        weight = values.packed.of(call.args[1], packing.depthwise_weight)
+        args = values.blocked_codes(data), weight, codes.scale, codes.zero, *options
+        return values.call(byte_compute.depthwise_conv2d_codes, *args)
+    weights = _weights(found.weight)
+    if weights is None:
+        return None
+    numbers, scales = weights
+    if found.groups > 1:
+        packed = packing.group_quads(numbers, found.groups, found.joined)
+        function, source = byte_compute.group_conv2d_quads, values.blocked_codes(data)
+    else:
+        blocked = codes.blocked is not None or found.source[1] >= LANES
+        source = values.blocked_codes(data) if blocked else values.emit(compute.to_blocked, codes.plain, QUAD)
+        packed = packing.conv2d_quads(numbers, LANES if blocked else QUAD)
+        function = byte_compute.conv2d_quads
+    sums = values.emit_product(function, source, fold_constants.to_constant(packed), codes.zero, *options)
+    values.byte_macs += found.macs
+    folded = (packing.in_blocks(each) for each in _folded(codes.grid, numbers, scales))
+    return values.call(byte_compute.scaled_map, sums, *map(fold_constants.to_constant, folded))
+
+
+def matmul(values: Values, call: relax.Call, lanes: int) -> relax.Expr | None:
+    """A product of codes with a constant matrix [K, N] in panels; None where its operands are on no grids."""
+    codes = values.codes(call.args[0])
+    matrix = fold_constants.constant_array(call.args[1])
+    weights = None if codes is None or matrix.shape[0] % QUAD else _weights(matrix.T)
+    if codes is None or weights is None:
+        return None
+    numbers, scales = weights
+    source = values.plain_codes(call.args[0])
+    *rows, depth = (int(extent) for extent in source.ty.shape.values)
+    quads = values.viewed(source, (*rows, depth // QUAD, QUAD))
+    packed = fold_constants.to_constant(packing.panel_quads(numbers.T, lanes))
+    sums = values.emit_product(byte_compute.matmul_quads, quads, packed)
+    values.byte_macs += _macs(call)
+    folded = map(fold_constants.to_constant, _folded(codes.grid, numbers, scales))
+    return values.call(byte_compute.scaled_rows, sums, *folded)
+
+
+def log_share(values: Values, bindings: list[Binding]) -> None:
+    """Say which part of a function's multiply-adds are products of bytes."""
+    every = sum(_macs(value) for _, value in bindings if operator(value) in PRODUCTS)
+    log.info("%.1f %% of the multiply-adds are products of bytes", 100 * values.byte_macs / max(1, every))
+
+
+def _macs(call: relax.Call) -> int:
+    """Multiply-adds of a convolution or a product of matrices."""
+    weight = [int(extent) for extent in call.args[1].ty.shape.values]
+    return size(call) * (math.prod(weight[1:]) if operator(call) == "relax.nn.conv2d" else weight[-2])
+
+
+def _weights(weight: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Weights as int8 and the scale of each output channel, the first axis; None where a sum could be too large."""
+    found = grids.of_weights(weight)
+    if found is None:
+        return None
+    numbers, scales = found
+    largest = np.abs(numbers.reshape(len(numbers), -1).astype(np.int64)).sum(axis=1).max()
+    return None if largest * grids.CODE_STEPS >= LARGEST_SUM else (numbers, scales)
+
+
+def _folded(grid: Grid, numbers: NDArray[Any], scales: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """What the code of zero adds to each channel's sum, and the value of one step of it."""
+    sums = numbers.reshape(len(numbers), -1).astype(np.int64).sum(axis=1)
+    return (-int(grid.low) * sums).astype(np.int32), (grid.scale * scales).astype(np.float32)
