@@ -14,6 +14,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from tunesmith.measure_limits import MeasureLimits as MeasureLimits
+from tunesmith.names import FLOAT32
 from tunesmith.types import DeviceHealth, FailureKind, StopReason
 
 VERSION: Final = 4
@@ -272,6 +273,8 @@ class EvaluateModel(Message):
     records: list[TunedWorkload]
     file: ModelFile | None = None
     """What other runtimes are timed with, for a reference; None for an operator."""
+    precision: Name = FLOAT32
+    """The job's; outputs of a narrow one are compared with those of other runtimes."""
     seed: int = 0
     timeout: float = 300.0
 
@@ -285,6 +288,10 @@ class ReferenceTiming(Part):
     """``default``: the runtime's default, where that may be less than the model's own."""
     samples: Samples = []
     failure: Annotated[str, StringConstraints(max_length=500)] = ""
+    error: float | None = None
+    """``max|tuned - its| / max|its|`` of a job in a narrow precision, at most ``checked.MOST_DISTANCE``; else None."""
+    rms: float | None = None
+    """The same in the root mean square."""
 
 
 class EvaluationReport(Message):

@@ -197,6 +197,7 @@ class ModelRequest:
         params: npz file of the parameters in order; None when there are none.
         seconds: about how long the timing may take.
         timeout: seconds after which a hanging model is killed.
+        outputs: ``.npz`` for the tuned model's outputs of the first inputs; None: they are not kept.
     """
 
     untuned: Path
@@ -206,6 +207,7 @@ class ModelRequest:
     seed: int
     seconds: float
     timeout: float
+    outputs: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from db.blobs import BlobStore
 from db.models import Evaluation, Job, JobTask, Model, Record, Schedule, WorkloadRow
 from db.queries import by_key, scheduling, work_parts
 from db.queries import tasks as task_rows
-from services.coordinator import champions, intervals, verified
+from services.coordinator import champions, intervals, reference, verified
 from services.coordinator.auth import Caller
 from tunesmith import metaschedule
-from tunesmith.answers.jobs import CheckBody, Verified
+from tunesmith.answers.jobs import CheckBody, ReferenceBody, Verified
 from tunesmith.errors import Conflict
 from tunesmith.types import TensorSpec, cache_state
 
@@ -51,7 +51,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Best:
-    """Everything that both forms are written from. ``verified``, ``check``: of the whole model; None before it."""
+    """Everything that both forms are written from. ``verified``, ``check``: of the whole model; None before it.
+
+    ``float32``: where the job's precision is a narrow one, the runtime whose outputs the model's were compared with.
+    """
 
     job: Job
     model: Model
@@ -59,6 +62,7 @@ class Best:
     lines: tuple[Line, ...]
     verified: Verified | None
     check: CheckBody | None
+    float32: ReferenceBody | None
     caller: Caller
 
     @property
@@ -83,7 +87,9 @@ def collect(session: Session, job: Job, caller: Caller) -> Best:
         if workload.hash in found
     )
     model = by_key.existing(session, Model, job.model_id)
-    return Best(job, model, target.json, lines, verified.of_model(evaluation), verified.check(evaluation), caller)
+    against = next((each for each in reference.timings(evaluation) if each.error is not None), None)
+    whole = verified.of_model(evaluation), verified.check(evaluation), against
+    return Best(job, model, target.json, lines, *whole, caller)
 
 
 def _line(
@@ -131,8 +137,13 @@ def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
         "verified": _json((line.record and verified.of_schedule(line.record.confirmation)) or model),
         "model_verified": _json(model),
         "model_check": best.check.state.value if best.check is not None and line.checked else None,
+        "model_float32": _against(best.float32) if line.checked else None,
         "provenance": _provenance(best, line, shown),
     }
+
+
+def _against(found: ReferenceBody | None) -> dict[str, Any] | None:
+    return None if found is None else found.model_dump(include={"runtime", "version", "error", "rms", "tolerance"})
 
 
 def _latency(record: Record | None, champion: float | None) -> dict[str, Any] | None:

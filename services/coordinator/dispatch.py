@@ -153,6 +153,7 @@ class Composer:
             inputs=[Spec(name=name, dtype=dtype, shape=shape) for name, dtype, shape in model.inputs or []],
             records=tuned_workloads(session, job, pack),
             file=_file(model, pack),
+            precision=job.precision,
             seed=job.seed,
         )
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from db.models import Evaluation, Job
 from tunesmith.answers.jobs import ReferenceBody
+from tunesmith.measuring.checked import NARROW_TOLERANCE
 from tunesmith.measuring.ratio import Ratio, ratio
 from tunesmith.messages import ReferenceTiming
 from tunesmith.states import WorkState
@@ -60,7 +61,13 @@ def _ratio(samples: Sequence[float], tuned: Sequence[float]) -> Ratio:
 
 def _body(timing: ReferenceTiming, tuned: Sequence[float]) -> ReferenceBody:
     body = ReferenceBody(
-        runtime=timing.runtime, version=timing.version, precision=timing.precision, failure=timing.failure
+        runtime=timing.runtime,
+        version=timing.version,
+        precision=timing.precision,
+        failure=timing.failure,
+        error=timing.error,
+        rms=timing.rms,
+        tolerance=None if timing.error is None else NARROW_TOLERANCE,
     )
     if not timing.samples or not tuned:
         return body

@@ -16,7 +16,7 @@ from services.dashboard.overview import ACTIVE, done, model_name, target_text
 from services.dashboard.parts import Banner, Figure, empty, paint
 from services.dashboard.theme import frame
 from tunesmith.errors import TunesmithError
-from tunesmith.measuring.checked import CheckState
+from tunesmith.measuring.checked import CheckState, against_float32
 from tunesmith.measuring.ratio import Verdict
 from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
 
@@ -62,7 +62,17 @@ def checked(job: dict[str, Any]) -> str:
         return ""
     error = check.get("error")
     size = "" if error is None else f", error {error:.1e}"
-    return f"outputs {'verified' if state == CheckState.AGREE.value else 'DIFFER'}{size}"
+    return f"outputs {'verified' if state == CheckState.AGREE.value else 'DIFFER'}{size}{_from_float32(job)}"
+
+
+def _from_float32(job: dict[str, Any]) -> str:
+    """How far outputs of a narrow precision lie from those of another runtime; empty for other jobs."""
+    found = against_float32(job.get("references") or [])
+    if found is None:
+        return ""
+    error = max(found["error"], found["rms"])
+    what = "" if error <= found["tolerance"] else "TOO FAR, "
+    return f" · {what}{error:.1e} from {found['runtime']} in float32, {found['tolerance']:g} allowed"
 
 
 class Header:

@@ -89,7 +89,9 @@ class ReferenceBody(Answer):
     """The model on another runtime, timed on the same device before and after the tuned build, in a box of its own.
 
     ``ratio`` is the tuned build's latency over the runtime's: below 1 the tuned build is faster. ``precision`` is
-    ``model``, the model's own, or ``default``: the runtime's default, which may be less.
+    ``model``, the model's own, or ``default``: the runtime's default, which may be less. Outputs of a job in a narrow
+    precision are compared with those of runtimes at the model's own: ``error`` and ``rms`` are at most ``tolerance``
+    where they are right. All three are null for other jobs.
     """
 
     runtime: str
@@ -100,6 +102,9 @@ class ReferenceBody(Answer):
     interval: tuple[float, float] | None = Field(None, description="95 % confidence interval of the ratio.")
     verdict: Verdict | None = Field(None, description="Verdict; `no_difference` where the interval contains 1.")
     failure: str = Field("", description="Why there are no figures.")
+    error: float | None = Field(None, description="max|tuned(x) - its(x)| / max|its(x)|")
+    rms: float | None = Field(None, description="The same in the root mean square.")
+    tolerance: float | None = None
 
 
 class CheckBody(Answer):

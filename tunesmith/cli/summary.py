@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from tunesmith.cli.headline import better_than_default, headline
 from tunesmith.cli.output import INDENT, duration
 from tunesmith.client import Client, Job
 from tunesmith.full_disk import writing
-from tunesmith.measuring.checked import CheckState
+from tunesmith.measuring.checked import CheckState, against_float32
 from tunesmith.measuring.ratio import Verdict
 
 
@@ -83,6 +84,7 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
     rows = [
         *headline(summary),
         ("outputs", outputs(summary)),
+        *(("", text) for text in float32_outputs(summary.get("references") or [])),
         ("schedules", _schedules(summary["tasks"])),
         ("effort", _effort(summary)),
         *_places(summary["job"], out, data_dir, url),
@@ -118,6 +120,17 @@ def outputs(summary: dict[str, Any]) -> str:
     found = "agree with" if error <= allowed else "DIFFER from"
     text = f"{found} the untuned model: error {error:.1e} of the signal"
     return text if allowed <= TOLERANCE else f"{text}, which jumps by {allowed:.1e} where it rounds"
+
+
+def float32_outputs(references: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How far those of a job in a narrow precision lie from float32's; nothing for other jobs."""
+    found = against_float32(references)
+    if found is None:
+        return []
+    error, rms, allowed = found["error"], found["rms"], found["tolerance"]
+    what = "within" if max(error, rms) <= allowed else "BEYOND"
+    name = f"{found['runtime']} in float32"
+    return [f"{what} {allowed:g} of {name}: {error:.1e} of the largest, rms {rms:.1e}"]
 
 
 def _schedules(tasks: list[dict[str, Any]]) -> str:

@@ -12,9 +12,6 @@ Array = NDArray[Any]
 
 TOLERANCE = 1e-2
 """Largest error of right outputs: float32 is right to 1e-5 or so, Winograd's algorithm and short types to less."""
-NARROW_TOLERANCE = 1e-2
-"""Largest :func:`distance` of right outputs in bfloat16 from float32's. Convolutional networks and encoders were off
-by 0.4 to 0.5 %."""
 LEAST_SIGNAL = 1e-3
 """Part of the outputs' size that counts as their signal at least: what is far below it, rounding changes as much."""
 
@@ -43,18 +40,25 @@ def signal_error(found: Array, expected: Array, elsewhere: Array) -> float:
 def distance(found: Array, expected: Array) -> tuple[float, float]:
     """How far outputs of another precision lie apart, as parts of the expected ones; finite numbers count.
 
-    The first is ``max|found - expected| / max|expected|``, the second the same of root mean squares.
+    The first is ``max|found - expected| / max|expected|``, the second the same of root mean squares. Both are infinite
+    where the shapes differ, or one has a finite number and the other has none.
 
     The signal would be no measure: rounding operands changes outputs by a part of their size, however little the inputs
     change them.
     """
-    if found.shape != expected.shape:
-        return math.inf, math.inf
     here, right = (np.asarray(array).astype("float64") for array in (found, expected))
-    finite = np.isfinite(here) & np.isfinite(right)
-    off, right = here[finite] - right[finite], right[finite]
+    if not as_finite(here, right):
+        return math.inf, math.inf
+    with np.errstate(invalid="ignore"):  # infinity less infinity
+        off = here - right
+    off, right = off[np.isfinite(right)], right[np.isfinite(right)]
     largest, square = _largest(right), _mean_square(right)
     return _largest(off) / (largest or 1.0), math.sqrt(_mean_square(off) / (square or 1.0))
+
+
+def as_finite(found: Array, expected: Array) -> bool:
+    """Whether both have finite numbers at the same places."""
+    return found.shape == expected.shape and bool((np.isfinite(found) == np.isfinite(expected)).all())
 
 
 def dependence(right: Array, elsewhere: Array) -> float:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tunesmith.measuring.checked import MOST_DISTANCE
 from tunesmith.measuring.pairs import faster
 from tunesmith.measuring.plausibility import LEAST_SECONDS, fastest_device, impossible, impossible_calibration
 from tunesmith.messages import (
@@ -228,6 +229,9 @@ def check_evaluation(report: EvaluationReport, work: ModelWork) -> None:
         raise Refused(Reason.NOT_IN_BATCH, f"{report.applied} schedules applied to {work.tasks} tasks")
     model = Work((), work.flops, (), {}, work.kind, work.cores, work.calibration)
     for reference in report.references:
+        for name, apart in (("error", reference.error), ("rms", reference.rms)):
+            if apart is not None and not 0.0 <= apart <= MOST_DISTANCE:
+                raise Refused(Reason.NOT_A_NUMBER, f"{reference.runtime}: {name} is {apart}")
         for value in reference.samples:  # any algorithm and precision may be used: no number of FLOPs bounds the times
             _seconds(value, f"{reference.runtime}: a sample")
             if value < LEAST_SECONDS:

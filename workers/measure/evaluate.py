@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tunesmith.errors import MeasurementFailed
 from tunesmith.messages import EvaluateModel, EvaluationReport, Payload, TunedWorkload
+from tunesmith.names import FLOAT32
 from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.measure.blobs import PayloadCache
 from workers.measure.reference_runtimes import Place, Rivals
@@ -62,11 +63,14 @@ def evaluate(
         if rivals is not None:
             runner.release()
             rivals.time()
-        outcome = runner.compare(_request(message, untuned, tuned, params))
+        kept = folder / "outputs.npz" if rivals is not None and message.precision != FLOAT32 else None
+        outcome = runner.compare(_request(message, untuned, tuned, params, kept))
     finally:
         runner.release()
     if rivals is not None and outcome.failure is None:
         rivals.time()
+        if kept is not None and kept.exists():
+            rivals.hold_against(kept)
         report = report.model_copy(update={"references": rivals.timings()})
     return _filled(report, tuned, outcome)
 
@@ -84,7 +88,8 @@ def _rivals(
         return None
     cores = frozenset(int(core) for core in runner.binding.split(",") if core)
     place = Place(runner.threads, cores, runner.isolation)
-    return Rivals(settings, message.file.source, model, _inputs(message, untuned), message.seed, place)
+    narrow = message.precision != FLOAT32
+    return Rivals(settings, message.file.source, model, _inputs(message, untuned), message.seed, place, narrow)
 
 
 def _inputs(message: EvaluateModel, untuned: Compiled) -> tuple[TensorSpec, ...]:
@@ -96,7 +101,9 @@ def _inputs(message: EvaluateModel, untuned: Compiled) -> tuple[TensorSpec, ...]
     )
 
 
-def _request(message: EvaluateModel, untuned: Compiled, tuned: Compiled, params: Path | None) -> ModelRequest:
+def _request(
+    message: EvaluateModel, untuned: Compiled, tuned: Compiled, params: Path | None, outputs: Path | None
+) -> ModelRequest:
     low, high = TIMING_BOUNDS
     return ModelRequest(
         untuned=untuned.path,
@@ -106,6 +113,7 @@ def _request(message: EvaluateModel, untuned: Compiled, tuned: Compiled, params:
         seed=message.seed,
         seconds=min(high, max(low, TIMING_SHARE * message.timeout)),
         timeout=message.timeout,
+        outputs=outputs,
     )
 
 

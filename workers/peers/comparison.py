@@ -14,14 +14,8 @@ from typing import Any
 import numpy as np
 
 from tunesmith.child_process import THREADS, run_to_end
-from tunesmith.measuring.agreement import (
-    NARROW_TOLERANCE,
-    TOLERANCE,
-    dependence,
-    distance,
-    loses_nan,
-    signal_error,
-)
+from tunesmith.measuring.agreement import TOLERANCE, as_finite, dependence, distance, loses_nan, signal_error
+from tunesmith.measuring.checked import NARROW_TOLERANCE
 from tunesmith.safe_path import python
 from tunesmith.types import TensorSpec
 from workers.peers.runtimes import AT_MODEL_PRECISION
@@ -158,8 +152,7 @@ def _set_signal_error(result: Result, found: Sets, expected: Sets) -> None:
 
 def _set_distance(result: Result, found: Sets, expected: Sets) -> None:
     pairs = [pair for a, b in zip(found, expected, strict=False) for pair in zip(a, b, strict=True)]
-    apart = [distance(*pair) if _as_finite(*pair) else (math.inf, math.inf) for pair in pairs]
-    result.error, result.rms = (max(each) for each in zip(*apart, strict=True))
+    result.error, result.rms = (max(each) for each in zip(*(distance(*pair) for pair in pairs), strict=True))
     result.tolerance = NARROW_TOLERANCE
 
 
@@ -201,8 +194,4 @@ def _run(result: Result, peer: Peer, folder: Path, which: int, seconds: float, t
 
 def _error(found: Any, expected: Any, elsewhere: Any) -> float:
     """See :func:`tunesmith.measuring.agreement.signal_error`; infinite where other outputs are finite."""
-    return signal_error(found, expected, elsewhere) if _as_finite(found, expected) else math.inf
-
-
-def _as_finite(found: Any, expected: Any) -> bool:
-    return found.shape == expected.shape and not (np.isfinite(found) != np.isfinite(expected)).any()
+    return signal_error(found, expected, elsewhere) if as_finite(found, expected) else math.inf

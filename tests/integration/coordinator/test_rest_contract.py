@@ -43,6 +43,7 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
         "verified",
         "model_verified",
         "model_check",
+        "model_float32",
         "provenance",
     ]
     assert set(line["workload"]) == {"hash", "module", "args", "flops"}
@@ -92,12 +93,24 @@ def test_the_reference_is_the_fastest_runtime_that_ran(api: Api) -> None:
     assert job["references"][1]["verdict"] == "faster"
     assert (job["references"][2]["seconds"], job["references"][2]["failure"]) == (None, api.fleet.references[0].failure)
     assert job["reference_missing"] is None
+    assert {(each["error"], each["rms"], each["tolerance"]) for each in job["references"]} == {(None, None, None)}
     passes = api.client.get(f"/v1/jobs/{job_id}/forecast").json()["passes_reference_in"]
     assert passes is None or passes > 0
     api.fleet.references = []
     job = api.client.get(f"/v1/jobs/{api.finished_job()}").json()
     assert (job["reference"], job["references"]) == (None, [])
     assert job["reference_missing"] == "an operator has no file that another runtime reads"
+
+
+def test_outputs_of_a_narrow_precision_are_told_against_float32s(api: Api) -> None:
+    apart = {"error": 4e-3, "rms": 3e-3}
+    api.fleet.references = [ReferenceTiming(runtime="onnxruntime", version="1.31.1", samples=[0.2] * 9, **apart)]
+    job_id = api.finished_job()
+    job = api.client.get(f"/v1/jobs/{job_id}").json()
+    told = {"runtime": "onnxruntime", "version": "1.31.1", **apart, "tolerance": 0.01}
+    assert {name: job["reference"][name] for name in told} == told
+    line = json.loads(api.client.get(f"/v1/jobs/{job_id}/best").text.splitlines()[0])
+    assert line["model_float32"] == told
 
 
 def test_a_model_of_which_no_schedule_changed_is_not_faster(api: Api) -> None:

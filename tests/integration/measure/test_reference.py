@@ -17,7 +17,9 @@ from workers.measure import reference_runtimes
 from workers.measure.reference_runtimes import Place, Rivals
 from workers.peers import runtimes
 from workers.peers.runtimes import Runtime
+from workers.sandbox.boxed import Box
 from workers.settings import Settings
+from workers.tvm_backend.arguments import random_array
 
 pytestmark = pytest.mark.servers
 
@@ -50,15 +52,36 @@ def product(path: Path) -> Path:
 
 
 def test_a_runtime_is_timed_in_a_box_and_in_two_passes(settings: Settings, tmp_path: Path) -> None:
-    found = Rivals(settings, "onnx", product(tmp_path / "m.onnx"), INPUTS, 0, PLACE)
+    found = Rivals(settings, "onnx", product(tmp_path / "m.onnx"), INPUTS, 0, PLACE, outputs=True)
     found.time()
     (first,) = found.timings()
     found.time()
+    x, weights = random_array(INPUTS[0], 0), np.random.default_rng(0).standard_normal((16, 8)).astype("float32")
+    np.savez(tmp_path / "tuned.npz", **{"0": 1.01 * (x @ weights)})
+    found.hold_against(tmp_path / "tuned.npz")
     (second,) = found.timings()
+    assert first.error is None
+    assert (second.error, second.rms) == (pytest.approx(0.01, rel=1e-3), pytest.approx(0.01, rel=1e-3))
     assert (second.runtime, second.precision, second.failure) == ("onnxruntime", "model", "")
     assert second.version.count(".") == 2
     assert len(second.samples) > len(first.samples) >= 5
     assert all(0 < sample < 1 for sample in second.samples)
+
+
+@pytest.mark.parametrize("wrong", ["no archive", "packed", "objects", "texts", "none", "missing"])
+def test_outputs_that_are_none_are_passed_over(tmp_path: Path, wrong: str) -> None:
+    file = tmp_path / "outputs.npz"
+    if wrong == "no archive":
+        file.write_bytes(b"\0" * 100)
+    elif wrong == "packed":
+        np.savez_compressed(file, x=np.zeros(9))
+    elif wrong != "missing":
+        np.savez(file, **{"objects": {"x": np.array([{}])}, "texts": {"x": np.array(["a"])}}.get(wrong, {}))
+    box = Box.__new__(Box)  # its folder is all that matters: no process runs
+    box.folder = tmp_path
+    assert reference_runtimes._outputs(box) is None
+    np.savez(file, x=np.zeros(9))
+    assert [array.shape for array in reference_runtimes._outputs(box) or []] == [(9,)]
 
 
 def test_a_model_for_torch_is_timed_by_torch(settings: Settings, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tunesmith.cli.main import run_command_line
-from tunesmith.measuring.agreement import NARROW_TOLERANCE
+from tunesmith.measuring.checked import NARROW_TOLERANCE
 from tunesmith.preparation import Preparation
 from workers import commands_compare
 from workers.commands_compare import Result

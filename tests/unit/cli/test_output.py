@@ -229,6 +229,16 @@ REFERENCE = {
     "interval": [0.7354, 0.7801],
     "passed_in_seconds": None,
 }
+NARROW = {"runtime": "onnxruntime", "error": 4.2e-3, "rms": 3.1e-3, "tolerance": 0.01}
+
+
+def test_outputs_of_a_narrow_precision_are_told_against_float32s():
+    assert summary.float32_outputs([REFERENCE]) == []
+    text = "0.01 of onnxruntime in float32: 4.2e-03 of the largest, rms 3.1e-03"
+    assert summary.float32_outputs([REFERENCE, NARROW]) == [f"within {text}"]
+    assert summary.float32_outputs([NARROW | {"rms": 0.5}])[0].startswith("BEYOND")
+
+
 SLOWER = {"ratio": 1.212, "interval": [1.17, 1.25], "verdict": "slower"}
 UNTUNED = "200 ms: the tuned build is 40x faster (38x to 42.1x)"
 

@@ -349,6 +349,13 @@ def test_a_job_s_page_begins_with_the_fastest_runtime() -> None:
     assert job_page.against({}) == ("–", "Reference")
 
 
+def test_a_job_in_a_narrow_precision_says_how_far_its_outputs_are_from_float32s() -> None:
+    found = {"runtime": "onnxruntime", "error": 4.2e-3, "rms": 3.1e-3, "tolerance": 0.01}
+    job = {"check": {"state": "agree", "error": 1e-6}, "references": [{"error": None}, found]}
+    assert job_page.checked(job).endswith("error 1.0e-06 · 4.2e-03 from onnxruntime in float32, 0.01 allowed")
+    assert "TOO FAR" in job_page.checked(job | {"references": [found | {"error": 0.2}]})
+
+
 def test_a_speed_up_has_an_interval_or_is_none() -> None:
     assert job_page.change({"speedup": 3.0, "interval": [2.9, 3.1], "verdict": "faster"}) == (
         "3.00 ×",

@@ -8,14 +8,13 @@ import pytest
 from tunesmith.cli.summary import outputs
 from tunesmith.measuring.agreement import (
     LEAST_SIGNAL,
-    NARROW_TOLERANCE,
     TOLERANCE,
     dependence,
     distance,
     loses_nan,
     signal_error,
 )
-from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState, judge
+from tunesmith.measuring.checked import LEAST_DEPENDENCE, NARROW_TOLERANCE, CheckState, judge
 
 RNG = np.random.default_rng(0)
 SHAPE = (2, 50)
@@ -105,7 +104,7 @@ def test_outputs_of_another_precision_are_held_against_their_size() -> None:
     assert distance(wrong, right)[0] > 0.9 > distance(wrong, right)[1]
     assert distance(right, right) == distance(np.zeros(0), np.zeros(0)) == (0.0, 0.0)
     assert distance(np.array([np.inf, 1.0]), np.array([np.inf, 1.0])) == (0.0, 0.0)
-    assert distance(right, right[:1]) == (math.inf, math.inf)
+    assert distance(right, right[:1]) == distance(np.array([np.nan]), np.array([1.0])) == (math.inf, math.inf)
 
 
 def test_how_much_outputs_depend_on_the_inputs() -> None:

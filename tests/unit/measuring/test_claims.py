@@ -246,6 +246,10 @@ def test_a_device_does_not_become_another_one() -> None:
             {"references": [ReferenceTiming(runtime="onnxruntime", samples=[0.1, odd])]}
             for odd in (0.0, -1.0, math.nan)
         ),
+        *(
+            {"references": [ReferenceTiming(runtime="onnxruntime", samples=[0.1], error=0.1, rms=odd)]}
+            for odd in (1e9, -1.0, math.nan)
+        ),
     ],
 )
 def test_evaluations_that_cannot_be(changes: dict[str, Any]) -> None:

@@ -146,6 +146,8 @@ def compare(session: Any, device: Any, request: ModelRequest, window: Window) ->
     elsewhere, other_found = outputs(1)
     lost = untuned.seconds < SPECIAL_SECONDS and any(map(takes_special, request.inputs)) and _lost(*outputs(SPECIAL))
     expected, found = outputs(0)  # last, for these inputs are timed
+    if request.outputs is not None:
+        np.savez(request.outputs, **{str(at): _plain(array) for at, array in enumerate(found)})  # type: ignore[arg-type]
     if lost or not (_as_finite(found, expected) and _as_finite(other_found, elsewhere)):
         text = "a NaN in an input is lost" if lost else "outputs are not finite where they should be"
         return ModelOutcome(failure=FailureKind.WRONG_RESULT, message=f"{text}, in the tuned model only")
@@ -240,6 +242,11 @@ def _flat(value: Any) -> list[Any]:
     if hasattr(value, "numpy"):
         return [value]
     return [leaf for item in value for leaf in _flat(item)]
+
+
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    """In a type of NumPy's own, which files keep: all numbers of bfloat16 are ones of float32."""
+    return array.astype("float32") if array.dtype.kind == "V" else array
 
 
 def _wide(array: NDArray[Any]) -> NDArray[Any]:
