@@ -22,7 +22,9 @@ from workers.tvm_backend.passes.layout.byte_compute import from_codes
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.expressions import Binding, operands, operator, shape
 from workers.tvm_backend.passes.layout.narrow_compute import from_bf16, to_bf16
-from workers.tvm_backend.passes.layout.values import BLOCKED_AXES
+
+BLOCKED_AXES = 5
+"""Number of axes of a map in blocks of channels."""
 
 
 @dataclass(frozen=True)

@@ -50,15 +50,14 @@ def _rounded(values: Values, var: relax.Var, grid: Grid) -> Codes | None:
     before = values.grids.get(source)
     if before is not None and before.numbers == grid.numbers and abs(grid.inverse * grid.scale - 1) < grids.CLOSE:
         return values.codes(source)  # it has been rounded so
-    taken = values.blocked(source) if values.is_blocked(source) else values.plain(source)
-    return values.encode(taken, grid, grid.inverse)
+    return values.encode(source, grid, grid.inverse)
 
 
 def _reshape(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
     codes = values.codes(call.args[0])
     if codes is None:
         return None
-    return codes.holding(values.viewed(values.plain_codes(call.args[0]), shape(var) or ()))
+    return codes.in_order(values.viewed(values.plain_codes(call.args[0]), shape(var) or ()))
 
 
 def _permute(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
@@ -66,7 +65,7 @@ def _permute(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
     if codes is None:
         return None
     moved = relax.op.permute_dims(values.plain_codes(call.args[0]), call.attrs.axes)
-    return codes.holding(values.builder.emit(moved))
+    return codes.in_order(values.builder.emit(moved))
 
 
 def _max_pool(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
@@ -74,7 +73,7 @@ def _max_pool(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
     if codes is None or map_shape(var) is None or not operators.in_nchw(call.attrs):
         return None
     pooled = operators.pooled(relax.op.nn.max_pool2d, values.blocked_codes(call.args[0]), call)
-    return codes.holding(values.builder.emit(pooled))
+    return codes.in_blocks(values.builder.emit(pooled))
 
 
 def _concat(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
@@ -89,7 +88,7 @@ def _concat(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
     if any(each is None or each[1] % LANES for each in shapes[:-1]):
         return None
     joined = relax.op.concat([values.blocked_codes(field) for field in fields], axis=1)
-    return first.holding(values.builder.emit(joined))
+    return first.in_blocks(values.builder.emit(joined))
 
 
 MOVES = {

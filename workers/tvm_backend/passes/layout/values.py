@@ -18,9 +18,6 @@ from workers.tvm_backend.passes.layout.expressions import Shape, map_shape, oper
 from workers.tvm_backend.passes.layout.grids import NO_GRIDS, Grid
 from workers.tvm_backend.passes.layout.outlook import Outlook
 
-BLOCKED_AXES = 5
-"""Axes of a map in blocks of channels; others have four at most."""
-
 
 @dataclass(frozen=True)
 class Algorithms:
@@ -60,9 +57,13 @@ class Codes:
         """The code of zero."""
         return _number(0.0 - self.grid.low)
 
-    def holding(self, codes: relax.Expr) -> Codes:
-        """Other codes of the same grid, whose number of axes tells how they lie."""
-        return Codes(self.grid, **{"blocked" if _is_blocked(codes) else "plain": codes})
+    def in_blocks(self, codes: relax.Expr) -> Codes:
+        """Other codes of the same grid, in blocks of channels."""
+        return Codes(self.grid, blocked=codes)
+
+    def in_order(self, codes: relax.Expr) -> Codes:
+        """Other codes of the same grid, in the layout of their value."""
+        return Codes(self.grid, plain=codes)
 
 
 @dataclass
@@ -111,7 +112,6 @@ class Values:
         self._tuples: dict[relax.Var, relax.Tuple] = {}
         self._parts: dict[relax.Var, list[relax.Expr]] = {}
         self._rounded: dict[relax.Var, relax.Var] = {}
-        self._encoded: dict[tuple[relax.Expr, Grid, float], relax.Var] = {}
 
     def bind(self, var: relax.Var, result: relax.Expr) -> None:
         """Emit ``result`` for ``var``. Where its shape is another than the variable's, it is another layout of it."""
@@ -248,20 +248,19 @@ class Values:
         if value is None or grid is None or not grid.fits:
             return None
         if value.codes is None:
-            taken = value.blocked if value.blocked is not None else self.plain(expr)
-            return self.encode(taken, grid, 1 / grid.scale)
+            return self.encode(expr, grid, 1 / grid.scale)
         return value.codes
 
-    def encode(self, value: relax.Expr, grid: Grid, inverse: float) -> Codes:
-        """An expression of the new function as codes.
+    def encode(self, expr: relax.Expr, grid: Grid, inverse: float) -> Codes:
+        """A value of the old function as codes, in blocks where it is in blocks.
 
         Args:
             inverse: one over the scale, as the model has it.
         """
-        kept, key = Codes(grid.numbers), (value, grid.numbers, inverse)
-        if key not in self._encoded:
-            self._encoded[key] = self.emit(byte_compute.to_codes, value, _number(inverse), kept.zero, grid.top)
-        return kept.holding(self._encoded[key])
+        kept, blocked = Codes(grid.numbers), self.is_blocked(expr)
+        value = self.blocked(expr) if blocked else self.plain(expr)
+        made = self.emit(byte_compute.to_codes, value, _number(inverse), kept.zero, grid.top)
+        return kept.in_blocks(made) if blocked else kept.in_order(made)
 
     def plain_codes(self, expr: relax.Expr) -> relax.Expr:
         """The codes of a value that has them, in its own layout."""
@@ -313,10 +312,6 @@ class Values:
 def _is_vector(dims: Shape | None) -> bool:
     """Whether the elements of a map have the same order in both layouts: one pixel, whose channels fill blocks."""
     return dims is not None and dims[1] % LANES == 0 and dims[2:] == (1, 1)
-
-
-def _is_blocked(expr: relax.Expr) -> bool:
-    return len(expr.ty.shape.values) == BLOCKED_AXES
 
 
 def _has(codes: Codes | None, layout: str) -> bool:
