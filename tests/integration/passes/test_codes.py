@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import numpy_helper
-from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
 from small_nets import Array, Net, by_onnxruntime, calls, run_network
 
 from tunesmith.errors import PrecisionUnavailable, UnsupportedOperator
@@ -112,6 +112,18 @@ def test_the_exported_folder_needs_tvm_alone(tmp_path: Path) -> None:
     assert "quads" not in exported.compiled(tmp_path), "every product has its schedule"
     x = np.random.default_rng(3).standard_normal(exported.SHAPE, np.float32)
     np.testing.assert_allclose(exported.run(tmp_path, x), run_network(made, x)[0], rtol=1e-6)
+
+
+def test_products_quantised_by_computed_scales_are_exact(tmp_path: Path) -> None:
+    net = Net(6, 32)
+    y = net.op("Relu", net.op("MatMul", "x", net.random(32, 48)))
+    path = net.save(tmp_path / "net.onnx", net.op("MatMul", y, net.random(48, 16)))
+    quantize_dynamic(path, tmp_path / "dynamic.onnx", weight_type=QuantType.QInt8)
+    x = np.random.default_rng(3).standard_normal((6, 32), np.float32)
+    made = pipeline.prepare(import_model.import_model(tmp_path / "dynamic.onnx", "onnx"), INT8)
+    assert sum(count for name, count in calls(made.module).items() if "matmul_quads" in name) == 2
+    (ours,), (theirs,) = run_network(made, x), by_onnxruntime(tmp_path / "dynamic.onnx", x)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6 * np.abs(theirs).max())
 
 
 def test_what_is_not_quantised_is_refused(net: Path) -> None:

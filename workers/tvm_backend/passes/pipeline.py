@@ -44,7 +44,7 @@ QUADS = "quads"
 """Part of the names of functions that multiply bytes."""
 NOT_QUANTISED = (
     "precision int8 is for quantised models, and no convolution or matrix product of this one has a quantised input "
-    "and quantised weights: quantise it with 'tunesmith quantize' (ONNX) or torchao's PT2E quantisation "
+    "and weights that are int8: quantise it with 'tunesmith quantize' (ONNX) or torchao's PT2E quantisation "
     "(PyTorch) and submit what that writes, or use precision bf16 or float32"
 )
 INLINE_BYTES = 1024

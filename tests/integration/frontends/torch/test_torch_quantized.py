@@ -144,6 +144,20 @@ def test_operators_agree_with_pytorch(tmp_path: Path, functions: dict[str, Funct
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6, err_msg=name)
 
 
+def test_products_of_computed_scales_are_on_bytes(tmp_path: Path) -> None:
+    rng = torch.Generator().manual_seed(0)
+    weight = torch.randint(-127, 128, (16, 32), generator=rng, dtype=torch.int8)
+
+    def product(x: Tensor) -> Tensor:
+        w = OPS.dequantize_per_tensor(weight, 0.01, 0, -127, 127, torch.int8)
+        return F.linear(DYNAMIC["asymmetric"](x), w) + F.linear(DYNAMIC["symmetric"](2 * x), w)
+
+    program, (ours,), (theirs,) = both(tmp_path, Of([product]), torch.randn(2, 5, 32, generator=rng), INT8)
+    assert program.count("matmul_quads") > 0
+    assert "matmul_packed" not in program
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
 def test_nothing_at_all_has_a_scale(tmp_path: Path) -> None:
     _, (ours,), _ = both(tmp_path, Of([DYNAMIC["asymmetric"]]), torch.zeros(3, 4, 4), PLAIN)
     assert not ours.any()

@@ -20,7 +20,7 @@ from workers.tvm_backend.passes.layout import byte_compute, compute, grids, oper
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.conv_problem import Convolution
 from workers.tvm_backend.passes.layout.expressions import Binding, map_shape, operator, shape, size
-from workers.tvm_backend.passes.layout.grids import Grid
+from workers.tvm_backend.passes.layout.grids import Grid, Shifted
 from workers.tvm_backend.passes.layout.values import Codes, Values
 
 log = logging.getLogger("tunesmith.prepare")
@@ -132,20 +132,34 @@ def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.E
 
 def matmul(values: Values, call: relax.Call, lanes: int) -> relax.Expr | None:
     """A product of codes with a constant matrix [K, N] in panels; None where its operands are on no grids."""
-    codes = values.codes(call.args[0])
-    matrix = fold_constants.constant_array(call.args[1])
+    data = call.args[0]
+    shifted = values.grids.shifted.get(data) if isinstance(data, relax.Var) else None
+    base = data if shifted is None else shifted.base
+    codes, matrix = values.codes(base), fold_constants.constant_array(call.args[1])
     weights = None if codes is None or matrix.shape[0] % QUAD else _weights(matrix.T)
     if codes is None or weights is None:
         return None
     numbers, scales = weights
-    source = values.plain_codes(call.args[0])
-    *rows, depth = (int(extent) for extent in source.ty.shape.values)
-    quads = values.viewed(source, (*rows, depth // QUAD, QUAD))
+    *rows, depth = shape(data) or ()
+    quads = values.viewed(values.plain_codes(base), (*rows, depth // QUAD, QUAD))
     packed = fold_constants.to_constant(packing.panel_quads(numbers.T, lanes))
     sums = values.emit_product(byte_compute.matmul_quads, quads, packed)
     values.byte_macs += _macs(call)
-    folded = map(fold_constants.to_constant, _folded(codes.grid, numbers, scales))
-    return values.call(byte_compute.scaled_rows, sums, *folded)
+    folded = _folded(codes.grid, numbers, scales)
+    made = values.call(byte_compute.scaled_rows, sums, *map(fold_constants.to_constant, folded))
+    return made if shifted is None else _shifted(values, made, shifted, numbers.sum(axis=1, dtype=np.int64) * scales)
+
+
+def _shifted(values: Values, product: relax.Call, shifted: Shifted, sums: NDArray[Any]) -> relax.Expr:
+    """A product less what a computed zero adds to it, times a computed scale; ``sums`` are those of the weights."""
+    emit = values.builder.emit
+    if shifted.zero is not None:
+        ones = fold_constants.to_constant(sums.astype(np.float32))
+        added = emit(relax.op.multiply(values.in_shape(shifted.zero, (1,)), ones))
+        product = relax.op.subtract(emit(product), added)
+    if shifted.scale is not None:
+        product = relax.op.multiply(emit(product), values.in_shape(shifted.scale, (1,)))
+    return product
 
 
 def log_share(values: Values, bindings: list[Binding]) -> None:

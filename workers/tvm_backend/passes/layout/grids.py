@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from workers.tvm_backend.passes import fold_constants
-from workers.tvm_backend.passes.layout.expressions import Binding, operator
+from workers.tvm_backend.passes.layout.expressions import Binding, operator, shape
 
 KEEPING = frozenset(
     {
@@ -84,20 +83,51 @@ class Grid:
         return int(self.high - self.low)
 
 
-NO_GRIDS: Mapping[relax.Var, Grid] = MappingProxyType({})
+@dataclass(frozen=True)
+class Shifted:
+    """``(base - zero) * scale``, ``base`` being on a grid: what a model quantises by scales that it computes.
+
+    Attributes:
+        zero, scale: values of one element; None for 0 and for 1.
+    """
+
+    base: relax.Var
+    zero: relax.Expr | None = None
+    scale: relax.Expr | None = None
 
 
-def find(bindings: list[Binding]) -> Mapping[relax.Var, Grid]:
+@dataclass(frozen=True)
+class Grids:
+    """What is known of a function's values.
+
+    Attributes:
+        found: the grids that they are on.
+        shifted: those that are a computed scale, and a computed zero, away from one.
+    """
+
+    found: Mapping[relax.Var, Grid]
+    shifted: Mapping[relax.Var, Shifted]
+
+    def get(self, expr: relax.Expr) -> Grid | None:
+        """The grid of a variable; None where there is none."""
+        return self.found.get(expr) if isinstance(expr, relax.Var) else None
+
+
+NO_GRIDS = Grids({}, {})
+
+
+def find(bindings: list[Binding]) -> Grids:
     """The grids of a straight-line function's values."""
     finder = _Finder()
     for var, value in bindings:
         finder.bind(var, value)
-    return finder.found
+    return Grids(finder.found, finder.shifted)
 
 
 class _Finder:
     def __init__(self) -> None:
         self.found: dict[relax.Var, Grid] = {}
+        self.shifted: dict[relax.Var, Shifted] = {}
         self._bound: dict[relax.Var, relax.Expr] = {}
 
     def bind(self, var: relax.Var, value: relax.Expr) -> None:
@@ -105,6 +135,20 @@ class _Finder:
         grid = self.found.get(value) if isinstance(value, relax.Var) else self._grid(value)
         if grid is not None and 1 / LARGEST_SCALE < grid.scale < LARGEST_SCALE:
             self.found[var] = grid
+        elif (shifted := self._shifted(value)) is not None:
+            self.shifted[var] = shifted
+
+    def _shifted(self, value: relax.Expr) -> Shifted | None:
+        name = operator(value)
+        if name == "relax.reshape":
+            return self.shifted.get(value.args[0])
+        if name not in ("relax.subtract", "relax.multiply") or not _is_single(value.args[1]):
+            return None
+        data, by = value.args
+        if name == "relax.subtract":
+            return Shifted(data, by) if data in self.found else None
+        before = self.shifted.get(data) or (Shifted(data) if data in self.found else None)
+        return None if before is None or before.scale is not None else replace(before, scale=by)
 
     def _grid(self, value: relax.Expr) -> Grid | None:
         name = operator(value)
@@ -119,6 +163,9 @@ class _Finder:
         grid = self.found.get(value.args[0]) if name in (*KEEPING, *CHANGES) else None
         if grid is None:
             return None
+        if name == "relax.add" and (other := self.found.get(value.args[1])) is not None:
+            both = Grid(grid.scale, grid.low + other.low, grid.high + other.high)
+            return both if other.scale == grid.scale else None
         return CHANGES[name](grid, value) if name in CHANGES else grid.numbers
 
     def _rounded(self, source: relax.Expr) -> Grid:
@@ -191,10 +238,16 @@ def _dequantized(value: relax.Call) -> Grid | None:
 
 def _of_integers(value: relax.Call) -> Grid | None:
     kind = str(value.args[0].ty.dtype)
-    if kind not in ("int8", "uint8") or str(value.ty.dtype) != "float32":
+    if not kind.startswith(("int", "uint")) or str(value.ty.dtype) != "float32":
         return None
     limits = np.iinfo(kind)
     return Grid(1.0, limits.min, limits.max)
+
+
+def _is_single(expr: relax.Expr) -> bool:
+    """Whether a value that is no constant has one element."""
+    dims = shape(expr)
+    return isinstance(expr, relax.Var) and dims is not None and math.prod(dims) == 1
 
 
 def _clipped(grid: Grid, value: relax.Call) -> Grid | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import byte_compute, compute, narrow_compute, packing
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.expressions import Shape, map_shape, operator, shape, size
-from workers.tvm_backend.passes.layout.grids import NO_GRIDS, Grid
+from workers.tvm_backend.passes.layout.grids import NO_GRIDS, Grid, Grids
 from workers.tvm_backend.passes.layout.outlook import Outlook
 
 
@@ -104,7 +104,7 @@ class Values:
         algorithms: Algorithms,
         packed: packing.Packed,
         cpu: CpuModel,
-        grids: Mapping[relax.Var, Grid] = NO_GRIDS,
+        grids: Grids = NO_GRIDS,
     ) -> None:
         self.builder, self.outlook, self.algorithms, self.packed, self.cpu = builder, outlook, algorithms, packed, cpu
         self.grids, self.byte_macs = grids, 0
@@ -244,7 +244,7 @@ class Values:
 
     def codes(self, expr: relax.Expr) -> Codes | None:
         """A value of the old function as bytes; None where it is on no grid that has codes."""
-        value, grid = self._known(expr), self.grids.get(expr) if isinstance(expr, relax.Var) else None
+        value, grid = self._known(expr), self.grids.get(expr)
         if value is None or grid is None or not grid.fits:
             return None
         if value.codes is None:
