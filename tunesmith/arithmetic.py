@@ -34,7 +34,7 @@ class NarrowType:
 NARROW: Final[Mapping[str, NarrowType]] = MappingProxyType(
     {BF16: NarrowType("bfloat16", "uint16", 2, 2.0, ("avx512bf16",))}
 )
-"""By the precision of a job that computes with them."""
+"""By the precision of a job that rounds float32 to them. Other runtimes read a quantised model's whole numbers, too."""
 
 
 def precision_of(numbers: str) -> str:

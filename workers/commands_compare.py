@@ -9,13 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from tunesmith.arithmetic import NARROW
 from tunesmith.cli.checks import check_model, parse_inputs
 from tunesmith.cli.options import Inputs, Json
 from tunesmith.cli.output import emit, seconds, table, times
 from tunesmith.cli.progress import shown
 from tunesmith.errors import InvalidInput, MeasurementFailed
 from tunesmith.measuring.checked import CheckState, judge
-from tunesmith.names import FLOAT32
 from tunesmith.operators import looks_like_operator
 from tunesmith.schedule_log import read_log
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
@@ -113,7 +113,7 @@ def _compare(
             failed[name] = Result(name, failure=error.detail)
     results = {result.name: result for result in take_turns(peers, folder, time_, cores)} | failed
     found = [results[name] for name in names]
-    narrow = [name for name in names if name not in FOREIGN] if preparation.precision != FLOAT32 else []
+    narrow = [name for name in names if name not in FOREIGN] if preparation.precision in NARROW else []
     check_outputs(found, folder, narrow=narrow)
     return found
 

@@ -12,9 +12,9 @@ from benchmarks.harness.jobs import Tuned
 from benchmarks.harness.kernels import Kernels
 from benchmarks.harness.limits import Peak, least_seconds, share_of_peak
 from benchmarks.harness.progress import Progress
+from tunesmith.arithmetic import NARROW
 from tunesmith.errors import TunesmithError
 from tunesmith.metaschedule import DatabaseRecord
-from tunesmith.names import FLOAT32
 from tunesmith.preparation import PLAIN
 from tunesmith.targets import Target
 from workers.peers.comparison import TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
@@ -141,7 +141,7 @@ class Comparison:
 
     def prepared(self, name: str, tuned: Tuned) -> LocalModel:
         """The model, prepared as it was for the tuner."""
-        if tuned.preparation.precision != FLOAT32:
+        if tuned.preparation.precision in NARROW:
             self._narrow.add(name)
         if tuned.preparation == PLAIN:
             return self.local

@@ -6,9 +6,9 @@ import logging
 from concurrent.futures import Future, wait
 from pathlib import Path
 
+from tunesmith.arithmetic import NARROW
 from tunesmith.errors import MeasurementFailed
 from tunesmith.messages import EvaluateModel, EvaluationReport, Payload, TunedWorkload
-from tunesmith.names import FLOAT32
 from tunesmith.types import FailureKind, Isolation, TensorSpec
 from workers.measure.blobs import PayloadCache
 from workers.measure.reference_runtimes import Place, Rivals
@@ -63,7 +63,7 @@ def evaluate(
         if rivals is not None:
             runner.release()
             rivals.time()
-        kept = folder / "outputs.npz" if rivals is not None and message.precision != FLOAT32 else None
+        kept = folder / "outputs.npz" if rivals is not None and message.precision in NARROW else None
         outcome = runner.compare(_request(message, untuned, tuned, params, kept))
     finally:
         runner.release()
@@ -88,7 +88,7 @@ def _rivals(
         return None
     cores = frozenset(int(core) for core in runner.binding.split(",") if core)
     place = Place(runner.threads, cores, runner.isolation)
-    narrow = message.precision != FLOAT32
+    narrow = message.precision in NARROW
     return Rivals(settings, message.file.source, model, _inputs(message, untuned), message.seed, place, narrow)
 
 
