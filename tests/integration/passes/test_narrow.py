@@ -21,13 +21,14 @@ from workers.tvm_backend.warm import warm
 warm("llvm")
 
 import tvm  # noqa: E402
-from tvm import te  # noqa: E402
+from tvm import relax, te  # noqa: E402
 
 from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.arguments import dtype_of  # noqa: E402
 from workers.tvm_backend.dot.bits import rounded  # noqa: E402
 from workers.tvm_backend.export import script  # noqa: E402
 from workers.tvm_backend.frontends import import_model  # noqa: E402
-from workers.tvm_backend.passes import pipeline  # noqa: E402
+from workers.tvm_backend.passes import fold_constants, pipeline  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -92,6 +93,34 @@ def test_intrinsics_of_another_tvm_are_refused(tmp_path: Path) -> None:
     (tmp_path / metaschedule.INTRINSICS_FILE).write_text('{"ts_other": ["{}", "{}"]}')
     with pytest.raises(SystemExit, match=rf"TVM {re.escape(tvm.__version__)} cannot read intrinsics.json"):
         script().register_intrinsics(tmp_path / metaschedule.INTRINSICS_FILE)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_half_precision_is_computed_in_float32_on_bits(kind: str) -> None:
+    """What names its own type is computed between conversions; rounding after an operator is left out."""
+    rng, half = np.random.default_rng(0), dtype_of(kind)
+    x, w = (rng.standard_normal(shape).astype(half) for shape in ((4, 32), (32, 16)))
+    given, builder = relax.Var("x", relax.TensorType(x.shape, kind)), relax.BlockBuilder()
+    with builder.function("main", [given]):
+        with builder.dataflow():
+            y = builder.emit(relax.op.matmul(given, fold_constants.to_constant(w)))
+            y = builder.emit(relax.op.astype(builder.emit(relax.op.astype(y, "float32")), kind))
+            y = builder.emit(relax.op.add(relax.op.nn.relu(y), relax.op.full((16,), relax.const(1.5, kind), kind)))
+            least, most = builder.emit(relax.op.split(y, 2, axis=1)), relax.op.argmax(y, axis=1)
+            parts = [relax.TupleGetItem(least, 1), builder.emit(most), builder.emit(relax.op.astype(y, "int32"))]
+            done = builder.emit_output(relax.Tuple([builder.emit(parts[0]), *parts[1:]]))
+        builder.emit_func_output(done)
+    mod = builder.get()
+    mod["main"] = mod["main"].with_attr("input_names", '["x"]')
+    made = pipeline.prepare(mod, BF16)
+    assert sum("matmul_pairs_relu" in name for name in calls(made.module)) == 1
+    assert made.inputs[0].dtype == kind
+    ours = run_network(made, x)
+    right = np.maximum(x.astype("float32") @ w.astype("float32"), 0) + 1.5
+    assert [str(each.dtype) for each in ours] == [kind, "int64", "int32"]
+    close(ours[0].astype("float32"), right[:, 8:], 1e-2)
+    assert (ours[1] == right.argmax(axis=1)).all()
+    assert (abs(ours[2] - right.astype("int32")) <= 1).all()
 
 
 def test_rounding_is_that_of_bfloat16() -> None:

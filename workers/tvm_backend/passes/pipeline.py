@@ -27,6 +27,7 @@ from workers.tvm_backend.passes import (
     alternatives,
     extract_tasks,
     fold_constants,
+    half,
     layout,
     legalize,
     narrow,
@@ -109,8 +110,9 @@ def _with_numbered_inputs(mod: tvm.IRModule) -> tvm.IRModule:
 def _blocked(mod: tvm.IRModule, preparation: Preparation, cpu: CpuModel) -> tvm.IRModule:
     packed = layout.Packed()
     try:
+        single = (half.in_float32,) if preparation.bf16 else ()
         simple = simplified(
-            mod, (quantization.rounded, layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases)
+            mod, (*single, quantization.rounded, layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases)
         )
         algorithms = layout.Algorithms(bf16=preparation.bf16, int8=preparation.int8)
         made = lower_model(_laid_out(simple, algorithms, packed, cpu), preparation)
