@@ -167,7 +167,9 @@ def judge_figures(found: dict[str, Any]) -> Iterator[Check]:
     for precision, narrow in NARROW.items():
         peak = found["narrow_flops"].get(precision)
         yield Check(precision, True, _narrow(narrow, peak, found["peak_flops"]), required=False)
-    instruction = "VNNI: four times the peak of float32" if found["int8"] else "no instruction: products of 16 bits"
+    instruction = (
+        "VNNI: four times the peak of float32" if found["int8"] else "no instruction: products of 16 or 32 bits"
+    )
     yield Check("int8", True, instruction, required=False)
     noise = noise_floor(found["medians"])
     detail = f"{share(noise)} (two medians of one kernel differ by less, nineteen times of twenty)"

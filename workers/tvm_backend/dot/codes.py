@@ -21,7 +21,7 @@ TVM has no vectors of ``nearbyint``."""
 
 
 def encoded(value: Any, inverse: Any, zero: Any, top: int) -> Any:
-    """The code of the nearest number of a grid with the codes 0 to ``top``; that of NaN is 0.
+    """The code of the nearest number of a grid with the codes 0 to ``top``; that of NaN is one of these two.
 
     Args:
         inverse: one over the grid's scale.
@@ -29,8 +29,7 @@ def encoded(value: Any, inverse: Any, zero: Any, top: int) -> Any:
     """
     place = value * inverse + zero
     low, high = tirx.const(0.0, "float32"), tirx.const(float(top), "float32")
-    raised = tirx.Select(place > low, place, low)
-    kept = tirx.Select(raised < high, raised, high)
+    kept = tirx.min(tirx.max(place, low), high)
     return tirx.reinterpret("int32", kept + tirx.const(ROUNDING, "float32")).astype(CODES)
 
 
