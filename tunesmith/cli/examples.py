@@ -49,6 +49,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "bench operators": ("tunesmith bench operators --quick",),
     "bench search": ("tunesmith bench search --quick",),
     "bench models": ("tunesmith bench models --quick",),
+    "bench accuracy": ("tunesmith bench accuracy --seeds 1",),
     "bench peak": ("tunesmith bench peak",),
     "bench replay": ("tunesmith bench replay",),
     "bench replay collect": ("tunesmith bench replay collect",),
