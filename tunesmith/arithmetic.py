@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from tunesmith.names import BF16, FLOAT32
+from tunesmith.names import BF16, FLOAT32, INT8
 
 FLOAT32_BYTES: Final = 4
 
@@ -21,20 +21,33 @@ class NarrowType:
         storage: element type of the tensors that hold them.
         bytes: bytes of an element.
         speed: multiply-adds of the CPU's instruction for them, for each one of float32.
-        features: LLVM's names of what brings that instruction; one of them is enough.
+        features: LLVM's names of what brings that instruction, by the bytes of a register; one of them is enough.
+        otherwise: how a CPU without it computes.
+        rounded: float32 is rounded to them. Else a quantised model has them, which other runtimes compute alike.
     """
 
     numbers: str
     storage: str
     bytes: int
     speed: float
-    features: tuple[str, ...]
+    features: Mapping[int, tuple[str, ...]]
+    otherwise: str
+    rounded: bool
 
 
 NARROW: Final[Mapping[str, NarrowType]] = MappingProxyType(
-    {BF16: NarrowType("bfloat16", "uint16", 2, 2.0, ("avx512bf16",))}
+    {
+        BF16: NarrowType(
+            "bfloat16", "uint16", 2, 2.0, {64: ("avx512bf16",)}, "float32 on 16-bit storage", rounded=True
+        ),
+        INT8: NarrowType(
+            "int8", "int8", 1, 4.0, {64: ("avx512vnni",), 32: ("avxvnni",)}, "products of 16 or 32 bits", rounded=False
+        ),
+    }
 )
-"""By the precision of a job that rounds float32 to them. Other runtimes read a quantised model's whole numbers, too."""
+"""By the precision of a job that computes with them."""
+ROUNDED: Final = tuple(precision for precision, each in NARROW.items() if each.rounded)
+"""Precisions that any model can be computed in."""
 
 
 def precision_of(numbers: str) -> str:

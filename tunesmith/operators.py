@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from tunesmith.arithmetic import NARROW
+from tunesmith.arithmetic import ROUNDED
 from tunesmith.errors import InvalidOperator
 from tunesmith.model_limits import MAX_ELEMENTS
 from tunesmith.names import FLOAT32
@@ -146,21 +146,21 @@ def parse_operator(text: str) -> OperatorSpec:
             raise _invalid(kind, f"{','.join(parts[1:])!r} is not understood", text)
         _check_rank(kind, shape, text)
         spec = OperatorSpec(kind, dtype, shape, canonical=f"{kind}:{_join(shape)}:{dtype}")
-    if dtype in NARROW:
+    if dtype in ROUNDED:
         spec = replace(spec, dtype="float32", precision=dtype)
     _check_size(spec, text)
     return spec
 
 
 def _check_type(kind: str, dtype: str, text: str) -> None:
-    if dtype in NARROW and kind in NARROW_KINDS:
+    if dtype in ROUNDED and kind in NARROW_KINDS:
         return
-    if dtype in NARROW:
+    if dtype in ROUNDED:
         raise _invalid(kind, f"{dtype} is for products with weights ({', '.join(NARROW_KINDS)})", text)
     if dtype == "int8":
         raise _invalid(kind, "the type 'int8' is not there yet for single operators", text)
     if dtype not in DTYPES:
-        raise _invalid(kind, f"the type {dtype!r} is not one of {', '.join((*DTYPES, *NARROW))}", text)
+        raise _invalid(kind, f"the type {dtype!r} is not one of {', '.join((*DTYPES, *ROUNDED))}", text)
 
 
 def _invalid(kind: str, problem: str, text: str) -> InvalidOperator:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tunesmith.arithmetic import NARROW
+from tunesmith.arithmetic import ROUNDED
 from tunesmith.cli.checks import check_model, parse_inputs
 from tunesmith.cli.options import Inputs, Json
 from tunesmith.cli.output import emit, seconds, table, times
@@ -113,7 +113,7 @@ def _compare(
             failed[name] = Result(name, failure=error.detail)
     results = {result.name: result for result in take_turns(peers, folder, time_, cores)} | failed
     found = [results[name] for name in names]
-    narrow = [name for name in names if name not in FOREIGN] if preparation.precision in NARROW else []
+    narrow = [name for name in names if name not in FOREIGN] if preparation.precision in ROUNDED else []
     check_outputs(found, folder, narrow=narrow)
     return found
 

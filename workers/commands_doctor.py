@@ -167,10 +167,6 @@ def judge_figures(found: dict[str, Any]) -> Iterator[Check]:
     for precision, narrow in NARROW.items():
         peak = found["narrow_flops"].get(precision)
         yield Check(precision, True, _narrow(narrow, peak, found["peak_flops"]), required=False)
-    instruction = (
-        "VNNI: four times the peak of float32" if found["int8"] else "no instruction: products of 16 or 32 bits"
-    )
-    yield Check("int8", True, instruction, required=False)
     noise = noise_floor(found["medians"])
     detail = f"{share(noise)} (two medians of one kernel differ by less, nineteen times of twenty)"
     remedy = "something else is busy here: measurements will be poor"
@@ -179,7 +175,7 @@ def judge_figures(found: dict[str, Any]) -> Iterator[Check]:
 
 def _narrow(narrow: NarrowType, peak: float | None, of_float32: float) -> str:
     if peak is None:
-        return f"no instruction: float32 on {8 * narrow.bytes}-bit storage"
+        return f"no instruction: {narrow.otherwise}"
     return f"{peak / 1e9:.4g} GFLOP/s: {peak / of_float32:.2g} times the peak of float32"
 
 

@@ -12,7 +12,7 @@ from benchmarks.harness.jobs import Tuned
 from benchmarks.harness.kernels import Kernels
 from benchmarks.harness.limits import Peak, least_seconds, share_of_peak
 from benchmarks.harness.progress import Progress
-from tunesmith.arithmetic import NARROW
+from tunesmith.arithmetic import ROUNDED
 from tunesmith.errors import TunesmithError
 from tunesmith.metaschedule import DatabaseRecord
 from tunesmith.preparation import PLAIN
@@ -141,7 +141,7 @@ class Comparison:
 
     def prepared(self, name: str, tuned: Tuned) -> LocalModel:
         """The model, prepared as it was for the tuner."""
-        if tuned.preparation.precision in NARROW:
+        if tuned.preparation.precision in ROUNDED:
             self._narrow.add(name)
         if tuned.preparation == PLAIN:
             return self.local

@@ -6,7 +6,7 @@ import logging
 from concurrent.futures import Future, wait
 from pathlib import Path
 
-from tunesmith.arithmetic import NARROW
+from tunesmith.arithmetic import ROUNDED
 from tunesmith.errors import MeasurementFailed
 from tunesmith.messages import EvaluateModel, EvaluationReport, Payload, TunedWorkload
 from tunesmith.types import FailureKind, Isolation, TensorSpec
@@ -63,7 +63,7 @@ def evaluate(
         if rivals is not None:
             runner.release()
             rivals.time()
-        kept = folder / "outputs.npz" if rivals is not None and message.precision in NARROW else None
+        kept = folder / "outputs.npz" if rivals is not None and message.precision in ROUNDED else None
         outcome = runner.compare(_request(message, untuned, tuned, params, kept))
     finally:
         runner.release()
@@ -88,7 +88,7 @@ def _rivals(
         return None
     cores = frozenset(int(core) for core in runner.binding.split(",") if core)
     place = Place(runner.threads, cores, runner.isolation)
-    narrow = message.precision in NARROW
+    narrow = message.precision in ROUNDED
     return Rivals(settings, message.file.source, model, _inputs(message, untuned), message.seed, place, narrow)
 
 

@@ -14,12 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tunesmith.targets import Target
 from workers.protocol import Built
 from workers.sandbox.lease import HostLease
 from workers.settings import Settings
 from workers.tvm_backend.build import calibration_kernels
-from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.host import describe
 from workers.tvm_backend.warm import warm
 
@@ -62,7 +60,6 @@ def run_selfcheck() -> dict[str, Any]:
                     )
             with lease.exclusive(WINDOW_SECONDS):
                 rates.append(kernel.work / min(calibration_kernels.time_here(kernel, library)))
-    cpu = cpu_model_of(Target(host.target))
     return {
         "host": asdict(host),
         "tvm_ffi": str(tvm_ffi.__version__),
@@ -72,7 +69,6 @@ def run_selfcheck() -> dict[str, Any]:
         "narrow_flops": dict(zip(narrow, rates[len(peaks) : -1], strict=True)),
         "bandwidth": rates[-1],
         "medians": medians,
-        "int8": cpu.i8_dot,
     }
 
 

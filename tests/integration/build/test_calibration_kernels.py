@@ -17,7 +17,17 @@ from workers.measure.drift import Rules
 from workers.sandbox.pool import Actor, Pool
 from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.build import calibration_kernels
-from workers.tvm_backend.build.calibration_kernels import CHAINS, LANES, PAIR_CHAINS, ROW, Kernel, Peak, Read, Reference
+from workers.tvm_backend.build.calibration_kernels import (
+    CHAINS,
+    LANES,
+    PAIR_CHAINS,
+    ROW,
+    Kernel,
+    Peak,
+    QuadPeak,
+    Read,
+    Reference,
+)
 from workers.tvm_backend.host import describe_from_outside
 from workers.tvm_backend.run.runner import RpcRunner
 from workers.tvm_backend.warm import warm
@@ -79,19 +89,21 @@ def test_other_cpus_get_them_as_well(kernel: Kernel) -> None:
     assert ".4s" in text
 
 
-def test_a_cpu_with_an_instruction_for_pairs_has_their_peak() -> None:
+def test_a_cpu_with_instructions_for_narrow_types_has_their_peaks() -> None:
     """Cross-compiled only: nothing but the instruction is in the loop, as often for each chain."""
     import tvm
 
     assert calibration_kernels.narrow_peaks(X86) == {}
     zen4 = {"kind": "llvm", "mcpu": "znver4", "num-cores": 2}
-    (kernel,) = calibration_kernels.narrow_peaks(zen4).values()
-    text = str(tvm.compile(kernel.module(), target=tvm.target.Target(zen4)).mod.inspect_source("asm"))
-    loop = max(re.findall(r"(?:\tvdpbf16ps\t.*\n|\t(?:add|dec|sub)l\t.*\n)+", text), key=len)
-    count = loop.count("vdpbf16ps")
-    assert count >= PAIR_CHAINS
-    assert count % PAIR_CHAINS == 0
-    assert kernel.work == 4 * 2 * PAIR_CHAINS * LANES[0] * calibration_kernels.ROUNDS
+    found = calibration_kernels.narrow_peaks(zen4)
+    assert list(found) == ["bf16", "int8"]
+    for kernel, group, name in zip(found.values(), (2, 4), ("vdpbf16ps", "vpdpbusd"), strict=True):
+        text = str(tvm.compile(kernel.module(), target=tvm.target.Target(zen4)).mod.inspect_source("asm"))
+        loop = max(re.findall(rf"(?:\t{name}\t.*\n|\t(?:add|dec|sub)l\t.*\n)+", text), key=len)
+        assert loop.count(name) >= PAIR_CHAINS
+        assert loop.count(name) % PAIR_CHAINS == 0
+        assert kernel.work == 2 * group * 2 * PAIR_CHAINS * LANES[0] * calibration_kernels.ROUNDS
+    assert calibration_kernels.narrow_peaks({**zen4, "mcpu": "alderlake"}) == {"int8": QuadPeak(2, lanes=8)}
 
 
 def test_a_small_read_is_repeated_and_a_large_one_is_not() -> None:

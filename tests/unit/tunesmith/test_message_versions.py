@@ -18,6 +18,7 @@ SCHEMAS = {
     2: "21e573ec93db7bfe",
     3: "62df7fd602c9e00b",
     4: "ff37f553b124d82d",
+    5: "e8d600e9c137cd08",
 }
 """Hash of all schemas by version. A change of a message needs a new version and a new line here; lines of versions that
 were released never change."""

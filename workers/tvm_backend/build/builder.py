@@ -123,7 +123,7 @@ class Builder:
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
 
-    def narrow_peaks(self, target: Mapping[str, Any]) -> dict[str, calibration_kernels.PairPeak]:
+    def narrow_peaks(self, target: Mapping[str, Any]) -> dict[str, calibration_kernels.NarrowPeak]:
         """Calibration kernels by precision; see ``calibration_kernels.narrow_peaks``."""
         return calibration_kernels.narrow_peaks(target)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from tunesmith.arithmetic import NARROW
-from tunesmith.names import BF16
+from tunesmith.names import BF16, INT8
 from tunesmith.targets import Target
 from tunesmith.types import TensorSpec, Values
 from workers.protocol import Built
@@ -145,6 +145,67 @@ class PairPeak:
 
 
 @dataclass(frozen=True)
+class QuadPeak:
+    """Independent products of four bytes in registers, ``chains`` vectors of ``lanes`` on each of ``threads`` cores.
+
+    For CPUs with VNNI of that width alone: for others LLVM ends the process.
+    """
+
+    threads: int
+    lanes: int = LANES[0]
+
+    @property
+    def chains(self) -> int:
+        """Two registers hold the factors."""
+        return PAIR_CHAINS if self.lanes == LANES[0] else CHAINS
+
+    @property
+    def args(self) -> tuple[TensorSpec, ...]:
+        """Both factors, one of them without a sign, and the chains' ends."""
+        factors = (TensorSpec(kind, (4 * self.lanes,)) for kind in ("uint8", NARROW[INT8].storage))
+        return (*factors, TensorSpec("int32", (self.threads * self.chains * self.lanes,)))
+
+    @property
+    def work(self) -> float:
+        """Operations; a multiply-add counts as two."""
+        return 2.0 * 4 * self.threads * self.chains * self.lanes * ROUNDS
+
+    def module(self) -> Any:
+        """Each lane adds four products; what exceeds 32 bits is left out."""
+        from tvm.script import tirx as T
+
+        threads, lanes, chains, width = self.threads, self.lanes, self.chains, self.chains * self.lanes
+        name, kind = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", f"int32x{lanes}"
+
+        @T.prim_func  # type: ignore[untyped-decorator]
+        def main(  # type: ignore[no-untyped-def]
+            x: T.Buffer((4 * lanes,), "uint8"),  # type: ignore[valid-type]
+            y: T.Buffer((4 * lanes,), "int8"),  # type: ignore[valid-type]
+            out: T.Buffer((threads * width,), "int32"),  # type: ignore[valid-type]
+        ):
+            T.func_attr({"tirx.noalias": True})
+            for t in T.parallel(threads):
+                acc = T.alloc_buffer((width,), "int32", scope="local")
+                for c in T.unroll(chains):
+                    for v in T.vectorized(lanes):
+                        acc[c * lanes + v] = c + 1
+                for _ in range(ROUNDS):
+                    for c in T.unroll(chains):
+                        acc[T.ramp(c * lanes, 1, lanes)] = T.call_pure_extern(
+                            kind,
+                            name,
+                            acc[T.ramp(c * lanes, 1, lanes)],
+                            x[T.ramp(0, 1, 4 * lanes)],
+                            y[T.ramp(0, 1, 4 * lanes)],
+                        )
+                for c in T.unroll(chains):
+                    for v in T.vectorized(lanes):
+                        out[t * width + c * lanes + v] = acc[c * lanes + v]
+
+        return _module(main)
+
+
+@dataclass(frozen=True)
 class Read:
     """Sums ``size`` bytes of float32, an equal part on each of ``threads`` cores, ``passes`` times over."""
 
@@ -231,7 +292,8 @@ class Reference:
         return schedule.mod
 
 
-Kernel = Union[Peak, PairPeak, Read, Reference]
+NarrowPeak = Union[PairPeak, QuadPeak]
+Kernel = Union[Peak, NarrowPeak, Read, Reference]
 """What can be built and timed; the last argument is the output."""
 
 
@@ -240,12 +302,14 @@ def peaks(threads: int) -> tuple[Peak, ...]:
     return tuple(Peak(threads, lanes) for lanes in LANES)
 
 
-def narrow_peaks(target: Mapping[str, Any]) -> dict[str, PairPeak]:
+def narrow_peaks(target: Mapping[str, Any]) -> dict[str, NarrowPeak]:
     """Kernels that show the peaks of narrow types, by precision: of those that a target has an instruction for."""
     from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 
     made = Target(dict(target))
-    return {BF16: PairPeak(made.num_cores)} if cpu_model_of(made).bf16_dot else {}
+    cpu, cores = cpu_model_of(made), made.num_cores
+    found: dict[str, NarrowPeak] = {BF16: PairPeak(cores)} if cpu.bf16_dot else {}
+    return found | ({INT8: QuadPeak(cores, cpu.lanes())} if cpu.i8_dot else {})
 
 
 def cached_read(threads: int, size: int) -> Read:

@@ -7,13 +7,13 @@ from dataclasses import replace
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.arithmetic import NARROW
 from tunesmith.messages import Calibration
-from tunesmith.names import BF16
+from tunesmith.names import BF16, INT8
 from tunesmith.targets import Target
 from workers.tvm_backend import tir
 
 BF16_DOT, I8_DOT, I16_DOT = (
-    {64: NARROW[BF16].features},
-    {64: ("avx512vnni",), 32: ("avxvnni",)},
+    NARROW[BF16].features,
+    NARROW[INT8].features,
     {64: ("avx512bw",), 32: ("avx2",)},
 )
 """By the bytes of a register: features with an instruction of ``CpuModel``. LLVM aborts on one that is missing."""
