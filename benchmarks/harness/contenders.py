@@ -5,32 +5,58 @@ from __future__ import annotations
 from pathlib import Path
 
 from tunesmith.errors import InvalidInput, MeasurementFailed
+from tunesmith.names import BF16, FLOAT32, INT8
 from workers.peers.comparison import FOREIGN, Peer
 from workers.tvm_backend.build.local_model import source_of
 
 UNTUNED, TUNESMITH = "untuned", "tunesmith"
 METASCHEDULE = ("metaschedule-64", "metaschedule-16")
 """With its default of 64 candidates a round, and with 16, which reach every task of a model sooner."""
-TUNERS = (TUNESMITH, *METASCHEDULE)
-CONTENDERS = (UNTUNED, *TUNERS, *FOREIGN)
+DEFAULT = "default"
+"""The precision that a runtime chooses by itself."""
+PRECISIONS = {
+    f"{TUNESMITH}-{BF16}": BF16,
+    f"{TUNESMITH}-{INT8}": INT8,
+    f"onnxruntime-{INT8}": INT8,
+    f"openvino-{DEFAULT}": DEFAULT,
+    f"openvino-{INT8}": INT8,
+    f"torch-{BF16}": BF16,
+}
+"""Of contenders whose name says it; all others compute in float32. Those in int8 run one quantised file."""
+OURS = (TUNESMITH, f"{TUNESMITH}-{BF16}", f"{TUNESMITH}-{INT8}")
+TUNERS = (*OURS, *METASCHEDULE)
+CONTENDERS = (UNTUNED, TUNESMITH, *METASCHEDULE, *FOREIGN, f"openvino-{DEFAULT}")
+"""Who takes part where nobody is named."""
+KNOWN = tuple(dict.fromkeys((*CONTENDERS, *PRECISIONS)))
 READERS = {
-    "onnx": {**FOREIGN, "torch": "benchmarks.models.torch_onnx"},
+    "onnx": {
+        **FOREIGN,
+        "torch": "benchmarks.models.torch_onnx",
+        f"onnxruntime-{INT8}": FOREIGN["onnxruntime"],
+        f"openvino-{DEFAULT}": "workers.peers.openvino_default",
+        f"openvino-{INT8}": "workers.peers.openvino_default",
+        f"torch-{BF16}": "benchmarks.models.torch_bf16",
+    },
     "pt2": {"torch": FOREIGN["torch"]},
 }
 """By kind of file: the runtimes that read it, and the modules that run them."""
 
 
+def precision_of(name: str) -> str:
+    """The precision that a contender computes in."""
+    return PRECISIONS.get(name, FLOAT32)
+
+
 def chosen_names(given: str | None) -> tuple[str, ...]:
-    """The contenders of a text such as ``untuned,torch``, in its order; all without one.
+    """The contenders of a text such as ``untuned,torch``, in its order; ``CONTENDERS`` without one.
 
     Raises:
         InvalidInput: it names none, or one that is not known.
     """
-    known = CONTENDERS
-    names = known if given is None else tuple(dict.fromkeys(n.strip() for n in given.split(",") if n.strip()))
-    wrong = next((name for name in names if name not in known), None if names else "")
+    names = CONTENDERS if given is None else tuple(dict.fromkeys(n.strip() for n in given.split(",") if n.strip()))
+    wrong = next((name for name in names if name not in KNOWN), None if names else "")
     if wrong is not None:
-        raise InvalidInput(f"there is no runtime {wrong!r}; there are {', '.join(known)}", field="with", value=wrong)
+        raise InvalidInput(f"there is no runtime {wrong!r}; there are {', '.join(KNOWN)}", field="with", value=wrong)
     return names
 
 

@@ -37,7 +37,14 @@ def run(
     seconds: Annotated[
         float | None, typer.Option(min=1.0, help="Wall time per tuner and model (default: 600, quick 90).")
     ] = None,
-    with_: Annotated[str | None, typer.Option("--with", help="Runtimes, separated by commas (default: all).")] = None,
+    with_: Annotated[
+        str | None,
+        typer.Option(
+            "--with",
+            help="Runtimes, separated by commas; with a precision: tunesmith-bf16, tunesmith-int8, onnxruntime-int8, "
+            "openvino-default, openvino-int8, torch-bf16 (default: all in float32, and openvino-default).",
+        ),
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads per run (default: all cores).")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random weights and the searches.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the CSV file, the table and the plot.")] = Path("bench-out"),
@@ -121,7 +128,9 @@ def _row(outcome: ModelOutcome, entry: Entry) -> Row:
 
 def _summary(outcomes: Sequence[ModelOutcome]) -> str:
     lines = [
-        "One inference of each model, batch 1, float32, the same random inputs and the same number of threads.",
+        "One inference of each model, batch 1, the same random inputs and the same number of threads; in float32 where "
+        "the runtime's name says nothing else. `openvino-default` chooses its precision itself. Those in int8 run one "
+        "file, which `tunesmith quantize` makes; their outputs are held against each other.",
         "- Both tuners had the same wall time, alone on the machine. Tunesmith's includes the start of its stack and "
         "the import of the model. MetaSchedule's (`tune_relax`, 64 candidates a round by default, and 16) includes "
         "the start of its process. Rounds that MetaSchedule had measured but not yet read count too.\n"
@@ -143,7 +152,7 @@ def _verdict(outcome: ModelOutcome) -> str:
     baselines = [
         ("untuned", outcome.entry("untuned")),
         ("the better MetaSchedule", outcome.fastest(METASCHEDULE)),
-        ("the fastest other runtime", outcome.fastest(FOREIGN)),
+        ("the fastest other runtime in float32", outcome.fastest(FOREIGN)),
     ]
     if ours is None or not ours.result.latency:
         return ""

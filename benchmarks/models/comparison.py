@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.harness import jobs
 from benchmarks.harness.comparison import Compared, Comparison, Entry
-from benchmarks.harness.contenders import TUNERS, TUNESMITH
+from benchmarks.harness.contenders import OURS, TUNERS, precision_of
 from benchmarks.harness.jobs import Request, Tuned
 from benchmarks.harness.progress import Progress
 from benchmarks.models import tune_relax, zoo
@@ -82,7 +82,9 @@ def _tuned(name: str, comparison: Comparison, plan: ModelsPlan) -> tuple[Entry, 
 
 def _tune(name: str, comparison: Comparison, plan: ModelsPlan) -> Tuned:
     folder = comparison.subfolder(name)
-    if name == TUNESMITH:
-        return jobs.tune(comparison.file, Request(plan.target, plan.seed, None, plan.seconds), folder)
+    if name in OURS:
+        precision = precision_of(name)
+        request = Request(plan.target, plan.seed, None, plan.seconds, precision=precision)
+        return jobs.tune(comparison.file_in(precision), request, folder)
     per_round = int(name.removeprefix("metaschedule-"))
     return tune_relax.tune(comparison.local.module, plan.target, plan.seconds, per_round, plan.seed, folder)

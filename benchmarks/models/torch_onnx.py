@@ -19,14 +19,23 @@ Operator = Callable[..., Any]
 
 def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> RunModel:
     """The graph's nodes in order, as calls on PyTorch tensors."""
+    return prepared(model, inputs, threads, short=False)
+
+
+def prepared(model: str, inputs: Mapping[str, NDArray[Any]], threads: int, short: bool) -> RunModel:
+    """The same; with ``short`` all of float32, weights and inputs too, is bfloat16."""
     import onnx
     import torch
     from onnx import numpy_helper
 
+    def taken(array: NDArray[Any]) -> Any:
+        tensor = torch.from_numpy(array)
+        return tensor.bfloat16() if short and tensor.dtype == torch.float32 else tensor
+
     torch.set_num_threads(threads)
     graph = onnx.load(model).graph
-    values = {tensor.name: torch.from_numpy(numpy_helper.to_array(tensor).copy()) for tensor in graph.initializer}
-    values |= {name: torch.from_numpy(array) for name, array in inputs.items()}
+    values = {tensor.name: taken(numpy_helper.to_array(tensor).copy()) for tensor in graph.initializer}
+    values |= {name: taken(array) for name, array in inputs.items()}
     steps = [_step(node) for node in graph.node]
     names = [output.name for output in graph.output]
     last = _last_uses(graph, {*values, *names})
@@ -39,7 +48,7 @@ def prepare(model: str, inputs: Mapping[str, NDArray[Any]], threads: int) -> Run
                 live |= zip(results, found if isinstance(found, tuple) else (found,), strict=False)
                 for name in done:
                     del live[name]
-        return [live[name].numpy() for name in names]
+        return [(live[name].float() if short else live[name]).numpy() for name in names]
 
     return run
 

@@ -88,7 +88,7 @@ def test_a_model_side_by_side(capsys, monkeypatch, model, tmp_path):
             "--model",
             str(model),
             "--with",
-            "untuned,onnxruntime",
+            "untuned,onnxruntime,onnxruntime-int8,torch-bf16",
             "--threads",
             "1",
             "--out",
@@ -97,11 +97,18 @@ def test_a_model_side_by_side(capsys, monkeypatch, model, tmp_path):
     )
     assert status == 0, capsys.readouterr()
     with (tmp_path / "models.csv").open(newline="") as file:
-        untuned, other = csv.DictReader(file)
+        untuned, other, quantised, short = csv.DictReader(file)
     assert (untuned["model"], untuned["runtime"], other["runtime"]) == ("products", "untuned", "onnxruntime")
     assert float(untuned["latency ms"]) > 0
     assert float(untuned["output error"]) < 1e-4
     assert 0 < float(other["share of peak %"]) < 100
+    assert [(each["runtime"], each["note"]) for each in (quantised, short)] == [
+        ("onnxruntime-int8", ""),
+        ("torch-bf16", ""),
+    ]
+    assert min(float(quantised["latency ms"]), float(short["latency ms"])) > 0
+    assert quantised["output error"] == ""  # the only one that ran the quantised file
+    assert 1e-4 < float(short["output error"]) < 1e-2
     assert (tmp_path / "models.svg").stat().st_size > 0
 
 
