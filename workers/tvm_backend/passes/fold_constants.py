@@ -62,7 +62,8 @@ def _result(call: relax.Call, value: Array) -> Array:
 def _dequantized(axis: int, data: Array, scale: Array, zero: Array) -> Array:
     """The float32 numbers that whole ones stand for; scale and zero point are scalars or vectors along ``axis``."""
     spread = [1] * data.ndim
-    spread[axis] = -1
+    if spread:
+        spread[axis] = -1
     scale, zero = (each.reshape(() if each.size == 1 else spread) for each in (scale, zero))
     return (data.astype(np.int32) - zero.astype(np.int32)).astype(np.float32) * scale
 

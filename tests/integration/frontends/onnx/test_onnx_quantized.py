@@ -194,6 +194,16 @@ def test_a_quantised_network_stays_in_blocks(tmp_path: Path) -> None:
     assert not any("quantize" in name and "conv2d" not in name and "to_" not in name for name in found), found
 
 
+def test_a_constant_without_axes_is_dequantised(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["uz", "ys", "xz"], ["f0"]),
+        helper.make_node("DequantizeLinear", ["q", "xs", "xz"], ["f1"]),
+        helper.make_node("Mul", ["f0", "f1"], ["f2"]),
+        helper.make_node("QuantizeLinear", ["f2", "ys", "yz"], ["r"]),
+    ]
+    agree(quantised(tmp_path / "m.onnx", nodes, MAPS), MAPS, BLOCKED, STEP)
+
+
 def test_another_scale_is_another_number(tmp_path: Path) -> None:
     nodes = [
         helper.make_node("DequantizeLinear", ["q", "ys", "xz"], ["f0"]),
