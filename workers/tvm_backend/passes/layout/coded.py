@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
+from workers.tvm_backend.dot.codes import CODES
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import byte_compute, compute, grids, operators, packing
 from workers.tvm_backend.passes.layout.compute import LANES
@@ -91,7 +92,17 @@ def _concat(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
     return first.in_blocks(values.builder.emit(joined))
 
 
+def _given(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
+    """What bytes without a sign stand for: they are its codes."""
+    source = call.args[0]
+    if str(source.ty.dtype) != CODES or not isinstance(source, relax.Var):
+        return None
+    return Codes(values.grids.found[var].numbers, plain=values.plain(source))
+
+
 MOVES = {
+    "relax.dequantize": _given,
+    "relax.astype": _given,
     "relax.reshape": _reshape,
     "relax.squeeze": _reshape,
     "relax.expand_dims": _reshape,
