@@ -30,13 +30,15 @@ from tunesmith.cli.progress import Display, follow, shown
 from tunesmith.cli.resumed import resumed
 from tunesmith.cli.summary import report, summarise, write
 from tunesmith.client import DEFAULT_URL, Client, EmbeddedStack, Job
-from tunesmith.errors import InvalidInput, JobFailed
+from tunesmith.errors import InvalidInput, JobFailed, TunesmithError
+from tunesmith.names import INT8
 from tunesmith.operators import looks_like_operator
 from tunesmith.options import JobOptions
 from tunesmith.states import JobState
 from tunesmith.targets import parse_target
 
 DEFAULT_SECONDS = 300.0
+QUANTISED = "quantized.onnx"
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,13 @@ def tune(
         ),
     ] = False,
     name: Annotated[str | None, typer.Option(help="Name of the job (default: the model's).")] = None,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            help="Make an int8 model of a float32 .onnx file first, from the samples in this .npz file; it is written "
+            f"to --out as {QUANTISED}."
+        ),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for best.jsonl, metaschedule/ and summary.json.")] = None,
     data_dir: Annotated[
         Path, typer.Option(help="Data folder of the embedded stack.", envvar="TUNESMITH_DATA_DIR")
@@ -94,11 +103,13 @@ def tune(
     if out is not None:
         check_out(out)
     with shown("starting", as_json, keep=True) as display:
+        if calibration is not None:
+            request = _quantised(request, calibration, out, display)
         chosen = None if embedded else server or reachable(key)
         with _connection(request, chosen, key, data_dir, display) as (client, own):
             job, spent = _run(client, request, own, display)
             display.phase("saving")
-            summary = summarise(client, job, model, target, spent)
+            summary = summarise(client, job, request.model, target, spent)
             if out is not None:
                 write(client, job, out, summary)
         display.job(job)
@@ -122,6 +133,36 @@ def _checked(request: Request, inputs: list[str]) -> Request:
         )
     limited = request.trials is not None or request.seconds is not None
     return replace(request, inputs=shapes, seconds=request.seconds if limited else DEFAULT_SECONDS)
+
+
+def _quantised(request: Request, calibration: Path, out: Path | None, display: Display) -> Request:
+    """The same for the int8 model that is made here; no server quantises.
+
+    Raises:
+        InvalidInput: it is not wanted, or there is no place for it; and what the quantiser refuses.
+    """
+    from tunesmith.cli.quantize import lines, quantised
+
+    if request.options.precision != INT8:
+        raise InvalidInput(
+            "--calibration is for int8 models: add --precision int8", field="calibration", value=str(calibration)
+        )
+    if out is None:
+        raise InvalidInput(
+            f"--calibration needs --out: the int8 model is kept there as {QUANTISED}", field="out", value=None
+        )
+    display.phase("quantising", Path(request.model).name)
+    there = out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        made = quantised(request.model, calibration, out / QUANTISED)
+    except TunesmithError:
+        if not there:
+            out.rmdir()
+        raise
+    for name, value in lines(made):
+        display.say(f"{name:10} {value}")
+    return replace(request, model=str(out / QUANTISED))
 
 
 @contextmanager

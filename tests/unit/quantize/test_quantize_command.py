@@ -11,7 +11,9 @@ import onnxruntime
 import pytest
 from small_nets import Net
 
+from tunesmith.cli import tune
 from tunesmith.cli.main import run_command_line
+from tunesmith.errors import JobFailed
 from tunesmith.quantize import static_onnx
 
 SHAPE = (1, 4, 8, 8)
@@ -98,3 +100,29 @@ def test_without_its_libraries_it_says_what_to_install(
     given = [model, "--calibration", samples(tmp_path, 1, *SHAPE), "-o", tmp_path / "x.onnx"]
     status, answer = command(capsys, *given)
     assert (status, answer["code"], answer["extra"]) == (1, "missing_dependency", "quantize")
+
+
+def test_tune_quantises_first_or_says_what_it_needs(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned: list[Any] = []
+
+    def run(client: Any, request: Any, own: bool, display: Any) -> Any:
+        tuned.append(request)
+        raise JobFailed("enough")
+
+    monkeypatch.setattr(tune, "_run", run)
+    out, samples_ = tmp_path / "out", samples(tmp_path, 2, *SHAPE)
+    given = ["tune", str(model), "--calibration", str(samples_), "--server", "http://127.0.0.1:9", "--json"]
+    for more, words in (
+        (["--out", str(out)], "add --precision int8"),
+        (["--precision", "int8"], "needs --out"),
+        (["--precision", "int8", "--out", str(out), "--calibration", str(tmp_path / "no.npz")], "cannot read"),
+    ):
+        assert run_command_line([*given, *more]) == 2
+        assert words in json.loads(capsys.readouterr().out)["detail"]
+        assert not out.exists()
+    assert run_command_line([*given, "--precision", "int8", "--out", str(out)]) == 1
+    (request,) = tuned
+    assert request.model == str(out / tune.QUANTISED)
+    assert {"QuantizeLinear", "DequantizeLinear"} <= {node.op_type for node in onnx.load(request.model).graph.node}
