@@ -46,6 +46,11 @@ class SplitClaim(_Claim):
     tasks: Annotated[list[TaskClaim], Field(max_length=MOST_TASKS)]
     params_size: Extent
 
+    def share(self, ending: str) -> float:
+        """Part of the model's operations that are in tasks whose family's name has this ending; 0 without any."""
+        counted = [(task.weight * task.flops, task.family.endswith(ending)) for task in self.tasks]
+        return sum(flops for flops, mine in counted if mine) / (sum(flops for flops, _ in counted) or 1.0)
+
     def specs(self) -> tuple[TensorSpec, ...]:
         """The inputs."""
         return tuple(TensorSpec(dtype, tuple(shape), name) for name, dtype, shape in self.inputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import shutil
 import signal
@@ -13,6 +14,7 @@ from typing import Any, BinaryIO
 from db.blobs import BlobStore
 from db.transactions.model_import import Imported, ImportedTask
 from tunesmith.errors import ModelRejected
+from tunesmith.names import INT8
 from tunesmith.preparation import Preparation
 from workers.core import claims
 from workers.sandbox.box import probe
@@ -24,6 +26,10 @@ from workers.sandbox.process import ChildCrashed, ChildGarbled, ChildTimeout, En
 from workers.settings import Settings
 from workers.tvm_backend.frontends.boxed_import import MODEL, MODULE, PARAMS, task_file
 
+log = logging.getLogger("tunesmith.import")
+
+QUADS = "_quads"
+"""How the families of products of bytes end."""
 IMPORTER = "workers.tvm_backend.frontends.boxed_import:Importer"
 LOAD_SECONDS = 120.0
 MODULE_BYTES = 1 << 30
@@ -96,6 +102,8 @@ class Importing:
             with self._of(torch=False).open(self._limits()) as box:  # one that never saw the user's file
                 shutil.copyfile(blobs.path(module), box.folder / MODULE)
                 split = claims.split(self._ask(box, "split"))
+                if upload.preparation.precision == INT8:
+                    log.info("%.1f %% of the model's operations are in kernels of bytes", 100 * split.share(QUADS))
                 return Imported(module, params, split.specs(), _tasks(box, split, blobs), split.params_size)
         except BadOutput as error:
             raise ModelRejected(f"the import gave an invalid result: {error}", field="file") from error

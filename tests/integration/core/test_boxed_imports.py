@@ -230,3 +230,10 @@ def test_a_box_cannot_claim_another_ones_fault() -> None:
         with pytest.raises(ModelRejected):
             claims.done({"problem": {**problem, "code": code}})
     assert os.environ.get("TUNESMITH_TRUST_MODELS") is None
+
+
+def test_a_share_of_the_operations_is_that_of_some_families() -> None:
+    quads = {**GOOD, "hash": "2", "family": "matmul_quads", "weight": 3}
+    whole = {"inputs": [], "tasks": [GOOD, quads], "params_size": 0}
+    assert claims.split({"done": whole}).share("_quads") == 0.75
+    assert claims.split({"done": {**whole, "tasks": []}}).share("_quads") == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,11 +80,9 @@ def compared(path: Path) -> tuple[pipeline.Prepared, float]:
     return made, float(np.abs(ours - theirs).max()) / output_step(path)
 
 
-def test_a_network_is_onnxruntimes_on_bytes(net: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, "tunesmith.prepare"):
-        made, steps = compared(quantised(net, QuantFormat.QDQ, per_channel=True))
+def test_a_network_is_onnxruntimes_on_bytes(net: Path) -> None:
+    made, steps = compared(quantised(net, QuantFormat.QDQ, per_channel=True))
     assert steps < 1.01, "one rounding at the end may fall otherwise"
-    assert "99.5 % of the multiply-adds are products of bytes" in caplog.text
     on_bytes(made)
 
 

@@ -7,8 +7,6 @@ changes of shape move codes. All other operators read and write float32, which t
 
 from __future__ import annotations
 
-import logging
-import math
 from typing import Any
 
 import numpy as np
@@ -20,13 +18,10 @@ from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import byte_compute, compute, grids, operators, packing
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.conv_problem import Convolution
-from workers.tvm_backend.passes.layout.expressions import Binding, map_shape, operator, shape, size
+from workers.tvm_backend.passes.layout.expressions import map_shape, operator, shape
 from workers.tvm_backend.passes.layout.grids import Grid, Shifted
 from workers.tvm_backend.passes.layout.values import Codes, Values
 
-log = logging.getLogger("tunesmith.prepare")
-
-PRODUCTS = ("relax.nn.conv2d", "relax.matmul")
 QUAD = 4
 """Codes in a 32-bit lane."""
 LARGEST_SUM = 2**31
@@ -136,7 +131,6 @@ def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.E
         packed = packing.conv2d_quads(numbers, LANES if blocked else QUAD)
         function = byte_compute.conv2d_quads
     sums = values.emit_product(function, source, fold_constants.to_constant(packed), codes.zero, *options)
-    values.byte_macs += found.macs
     folded = (packing.in_blocks(each) for each in _folded(codes.grid, numbers, scales))
     return values.call(byte_compute.scaled_map, sums, *map(fold_constants.to_constant, folded))
 
@@ -155,7 +149,6 @@ def matmul(values: Values, call: relax.Call, lanes: int) -> relax.Expr | None:
     quads = values.viewed(values.plain_codes(base), (*rows, depth // QUAD, QUAD))
     packed = fold_constants.to_constant(packing.panel_quads(numbers.T, lanes))
     sums = values.emit_product(byte_compute.matmul_quads, quads, packed)
-    values.byte_macs += _macs(call)
     folded = _folded(codes.grid, numbers, scales)
     made = values.call(byte_compute.scaled_rows, sums, *map(fold_constants.to_constant, folded))
     return made if shifted is None else _shifted(values, made, shifted, numbers.sum(axis=1, dtype=np.int64) * scales)
@@ -171,18 +164,6 @@ def _shifted(values: Values, product: relax.Call, shifted: Shifted, sums: NDArra
     if shifted.scale is not None:
         product = relax.op.multiply(emit(product), values.in_shape(shifted.scale, (1,)))
     return product
-
-
-def log_share(values: Values, bindings: list[Binding]) -> None:
-    """Say which part of a function's multiply-adds are products of bytes."""
-    every = sum(_macs(value) for _, value in bindings if operator(value) in PRODUCTS)
-    log.info("%.1f %% of the multiply-adds are products of bytes", 100 * values.byte_macs / max(1, every))
-
-
-def _macs(call: relax.Call) -> int:
-    """Multiply-adds of a convolution or a product of matrices."""
-    weight = [int(extent) for extent in call.args[1].ty.shape.values]
-    return size(call) * (math.prod(weight[1:]) if operator(call) == "relax.nn.conv2d" else weight[-2])
 
 
 def _weights(weight: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]] | None:

@@ -53,8 +53,6 @@ def block(
             found = grids.find(bindings) if algorithms.int8 else grids.NO_GRIDS
             values = Values(builder, main.params, outlook, algorithms, packed or Packed(), cpu, found)
             _rebuild(values, bindings)
-            if algorithms.int8:
-                coded.log_share(values, bindings)
             result = builder.emit_output(values.plain(main.body.body))
         builder.emit_func_output(result)
     made = builder.get()

@@ -93,7 +93,6 @@ class Values:
         packed: constants in other shapes.
         cpu: CPU that the function is laid out for.
         grids: which variables of the old function are on a grid.
-        byte_macs: multiply-adds of the products on bytes so far.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class Values:
         grids: Grids = NO_GRIDS,
     ) -> None:
         self.builder, self.outlook, self.algorithms, self.packed, self.cpu = builder, outlook, algorithms, packed, cpu
-        self.grids, self.byte_macs = grids, 0
+        self.grids = grids
         self._values: dict[relax.Var, _Value] = {param: _Value(plain=param) for param in params}
         self._tuples: dict[relax.Var, relax.Tuple] = {}
         self._parts: dict[relax.Var, list[relax.Expr]] = {}
