@@ -20,6 +20,7 @@ pytestmark = pytest.mark.parallel
 
 FIGURES: dict[str, Any] = {
     "peak_flops": 5e11,
+    "narrow_flops": {"bf16": 9.9e11},
     "bandwidth": 4e10,
     "noise_floor": 0.02,
     "reference_seconds": 1e-3,
