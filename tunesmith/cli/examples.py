@@ -27,7 +27,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "models upload": ("tunesmith models upload model.onnx --input x=1,3,224,224",),
     "models show": ("tunesmith models show MODEL",),
     "models delete": ("tunesmith models delete MODEL",),
-    "quantize": ("tunesmith quantize model.onnx --calibration samples.npz -o model-int8.onnx",),
+    "quantize": ("tunesmith quantize model.onnx --calibration samples.npz -o int8.onnx",),
     "keys list": ("tunesmith keys list",),
     "keys create": ("tunesmith keys create --owner ann --scope user",),
     "keys audit": ("tunesmith keys audit --owner ann --limit 20",),
