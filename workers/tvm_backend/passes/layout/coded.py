@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tvm import relax
 
-from workers.tvm_backend.dot.codes import CODES
+from workers.tvm_backend.dot.codes import CODES, WEIGHTS
+from workers.tvm_backend.dot.intrinsics import GROUPS
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import byte_compute, compute, grids, operators, packing
 from workers.tvm_backend.passes.layout.compute import LANES
@@ -22,7 +23,7 @@ from workers.tvm_backend.passes.layout.expressions import map_shape, operator, s
 from workers.tvm_backend.passes.layout.grids import Grid, Shifted
 from workers.tvm_backend.passes.layout.values import Codes, Values
 
-QUAD = 4
+QUAD = GROUPS[WEIGHTS]
 """Codes in a 32-bit lane."""
 LARGEST_SUM = 2**31
 """Sums of int32 stay below it."""
