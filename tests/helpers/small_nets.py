@@ -104,6 +104,14 @@ class Net:
         return tuple(int(dim.dim_value) for dim in out.type.tensor_type.shape.dim)
 
 
+def residual_trunk(net: Net) -> str:
+    """A pool, a sum with what a block began with, and a concatenation with a depthwise convolution: 48 channels."""
+    y = net.op("Relu", net.conv("x", 32, 5, strides=[2, 2]))
+    y = net.op("MaxPool", y, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    y = net.op("Relu", net.op("Add", net.conv(net.op("Relu", net.conv(y, 32)), 32), y))
+    return net.op("Concat", net.op("Relu", net.depthwise(y)), net.op("Relu", net.conv(y, 16, 1)), axis=1)
+
+
 def bare(name: str) -> str:
     """The name of a function without the numbers that tell those of one name apart."""
     return re.sub(r"\d+(?=_|$)", "", name)

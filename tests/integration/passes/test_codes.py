@@ -12,7 +12,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
-from small_nets import Array, Net, by_onnxruntime, calls, run_network
+from small_nets import Array, Net, by_onnxruntime, calls, residual_trunk, run_network
 
 from tunesmith.errors import PrecisionUnavailable, UnsupportedOperator
 from tunesmith.preparation import Preparation
@@ -43,10 +43,7 @@ class Samples(CalibrationDataReader):
 def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A residual network with pools, a depthwise convolution, shuffled channels and a dense layer, in float32."""
     net = Net(*SHAPE)
-    y = net.op("Relu", net.conv("x", 32, 5, strides=[2, 2]))
-    y = net.op("MaxPool", y, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
-    y = net.op("Relu", net.op("Add", net.conv(net.op("Relu", net.conv(y, 32)), 32), y))
-    z = net.op("Concat", net.op("Relu", net.depthwise(y)), net.op("Relu", net.conv(y, 16, 1)), axis=1)
+    z = residual_trunk(net)
     parts, whole = (net.constant(np.array(shape, np.int64)) for shape in ((1, 3, 16, 5, 5), (1, 48, 5, 5)))
     z = net.op("Reshape", net.op("Transpose", net.op("Reshape", z, parts), perm=[0, 2, 1, 3, 4]), whole)
     z = net.op("Flatten", net.op("GlobalAveragePool", net.op("Relu", net.conv(z, 64, group=1))))

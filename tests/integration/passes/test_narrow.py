@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from encoders import Encoder, save
-from small_nets import Array, Net, by_onnxruntime, calls, run_network
+from small_nets import Array, Net, by_onnxruntime, calls, residual_trunk, run_network
 
 from tunesmith import metaschedule
 from tunesmith.preparation import Preparation
@@ -49,10 +49,7 @@ class Case:
 def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
     """A residual network with pools, a depthwise convolution, a concatenation and a dense layer."""
     net = Net(*SHAPE)
-    y = net.op("Relu", net.conv("x", 32, 5, strides=[2, 2]))
-    y = net.op("MaxPool", y, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
-    y = net.op("Relu", net.op("Add", net.conv(net.op("Relu", net.conv(y, 32)), 32), y))
-    z = net.op("Concat", net.op("Relu", net.depthwise(y)), net.op("Relu", net.conv(y, 16, 1)), axis=1)
+    z = residual_trunk(net)
     z = net.op("Flatten", net.op("GlobalAveragePool", net.op("Relu", net.conv(z, 64, group=1))))
     path = tmp_path_factory.mktemp("narrow") / "model.onnx"
     net.save(path, net.op("Gemm", z, net.random(64, 40), net.random(40)))
