@@ -113,8 +113,11 @@ def _compare(
             failed[name] = Result(name, failure=error.detail)
     results = {result.name: result for result in take_turns(peers, folder, time_, cores)} | failed
     found = [results[name] for name in names]
-    narrow = [name for name in names if name not in FOREIGN] if preparation.precision in ROUNDED else []
+    own = [result for result in found if result.name not in FOREIGN]
+    narrow = [result.name for result in own] if preparation.precision in ROUNDED else []
     check_outputs(found, folder, narrow=narrow)
+    for result in own:
+        result.note = "; ".join(filter(None, (result.note, local.note)))
     return found
 
 

@@ -36,7 +36,7 @@ def compile_(
     given = read_log(log)
     with libraries_are_quiet(), shown("compiling", as_json), writing(output):
         goal = local_target(target) if target else target_of(given.records) or local_target("cpu")
-        missing = _compile(model, shapes, output, goal, given)
+        missing, note = _compile(model, shapes, output, goal, given)
     if as_json:
         answer = {
             "path": str(output),
@@ -44,18 +44,24 @@ def compile_(
             "preparation": given.preparation.key,
             "schedules": len(given.records),
             "missing": missing,
+            "note": note or None,
         }
         print(json.dumps(answer))
         return
     print(output)
+    if note:
+        print(f"note: {note}", file=sys.stderr)
     for name in missing:
         print(f"no schedule for {name}: it keeps the default one", file=sys.stderr)
 
 
 def _compile(
     model: str, shapes: dict[str, tuple[int, ...]], output: Path, target: Target, given: ScheduleLog
-) -> list[str]:
-    """The tasks that keep their default schedules; no library is left where the log has schedules and none fits."""
+) -> tuple[list[str], str]:
+    """The tasks that keep their default schedules, and the model's note.
+
+    No library is left where the log has schedules and none fits.
+    """
     with tempfile.TemporaryDirectory(prefix="tunesmith-compile-") as folder:
         local = LocalModel(model, shapes, Path(folder), given.preparation)
         library = Path(folder) / "library.so"
@@ -63,4 +69,4 @@ def _compile(
         output.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(library, output)
         output.chmod(library.stat().st_mode)
-    return missing
+    return missing, local.note

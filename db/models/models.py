@@ -29,6 +29,7 @@ class Model(Base, Created, Leased):
     params_blob: Mapped[str | None] = mapped_column(String(64))  # params.npz
     params_size: Mapped[int] = mapped_column(BigInteger, default=0)  # bytes of all parameters
     preparation: Mapped[str] = mapped_column(String(60))  # key of tunesmith.preparation.Preparation
+    note: Mapped[str | None] = mapped_column(String(1000))  # what the preparation was to be and is not
     variant_of: Mapped[str | None] = mapped_column(ForeignKey("models.id", ondelete="CASCADE"), index=True)
     __table_args__ = (
         UniqueConstraint("sha256", "inputs_key", "owner", "preparation"),

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Family, Job, JobTask, SketchRow, TargetRow
+from db.models import Family, Job, JobTask, Model, SketchRow, TargetRow
 from db.transactions import champions
 from db.transactions.default_schedules import keep_default
 from db.transactions.transitions import transition
@@ -66,12 +66,14 @@ def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[P
     session.flush()
     job.target_hash = target_hash
     known = champions.adopt_earlier(session, job) if job.warm_start else 0
+    note = session.get_one(Model, job.model_id).note
     transition(
         session,
         job,
         JobState.RUNNING,
         started_at=clock.now(session),
-        data={"tasks": len(planned), "tunable": sum(task.tunable for task in planned), "known": known},
+        data={"tasks": len(planned), "tunable": sum(task.tunable for task in planned), "known": known}
+        | ({"note": note} if note else {}),
     )
 
 

@@ -39,13 +39,19 @@ class ImportedTask:
 
 @dataclass(frozen=True)
 class Imported:
-    """A prepared model, its big parts already in the blob store; ``params_size``: bytes of its parameters."""
+    """A prepared model, its big parts already in the blob store.
+
+    Attributes:
+        params_size: bytes of its parameters.
+        note: what was asked for and could not be had; empty where there is no such thing.
+    """
 
     module_blob: str
     params_blob: str
     inputs: tuple[TensorSpec, ...]
     tasks: tuple[ImportedTask, ...]
     params_size: int = 0
+    note: str = ""
 
 
 def store_import(session: Session, model: Model, imported: Imported) -> None:
@@ -70,12 +76,13 @@ def store_import(session: Session, model: Model, imported: Imported) -> None:
         session,
         model,
         ModelState.READY,
-        data={"tasks": len(imported.tasks)},
+        data={"tasks": len(imported.tasks)} | ({"note": imported.note} if imported.note else {}),
         error=None,
         inputs=[[spec.name, spec.dtype, list(spec.shape)] for spec in imported.inputs],
         module_blob=imported.module_blob,
         params_blob=imported.params_blob,
         params_size=imported.params_size,
+        note=imported.note or None,
     )
 
 

@@ -15,7 +15,7 @@ from db.blobs import BlobStore
 from db.models import Evaluation, Job, JobTask, Model, Record, Schedule, WorkloadRow
 from db.queries import by_key, scheduling, work_parts
 from db.queries import tasks as task_rows
-from services.coordinator import champions, intervals, reference, verified
+from services.coordinator import champions, intervals, notes, reference, verified
 from services.coordinator.auth import Caller
 from tunesmith import metaschedule
 from tunesmith.answers.jobs import CheckBody, ReferenceBody, Verified
@@ -178,6 +178,7 @@ def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]
         "trials": line.task.trials,
         "seed": None if stranger else finder.seed,
         "preparation": best.model.preparation,
+        "notes": notes.of(best.model),
         "tvm": environment.get("tvm", best.tvm),
         "device": environment.get("device", ""),
         "cache": cache_state(environment).value,

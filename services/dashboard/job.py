@@ -124,10 +124,10 @@ class Notices:
     """Banners that belong to the job's state."""
 
     def __init__(self) -> None:
-        self._waiting, self._simulated, self._error = Banner(), Banner(), Banner()
+        self._waiting, self._simulated, self._notes, self._error = Banner(), Banner(), Banner(), Banner()
 
     def show(self, job: dict[str, Any]) -> None:
-        """Say what the job waits for and why it failed."""
+        """Say what the job waits for, what it could not have, and why it failed."""
         waiting = job.get("waiting_for")
         if waiting and "quarantined" in waiting:
             text = f"{waiting['quarantined']} runs far slower than it did. The job continues when it recovers."
@@ -148,6 +148,10 @@ class Notices:
             self._simulated.show("warn", "Simulated device", "Its latencies are invented; nothing was measured.")
         else:
             self._simulated.hide()
+        if job.get("notes"):
+            self._notes.show("warn", "How the model was prepared", "; ".join(job["notes"]))
+        else:
+            self._notes.hide()
         error = job.get("error")
         if error:
             text = f"{error.get('detail', '')} ({error.get('code', '')})"

@@ -104,6 +104,7 @@ class FakeFleet:
         self.context, self.tasks, self.points = context, tasks, points
         self.rng = random.Random(seed)
         self.problem: dict[str, Any] | None = None
+        self.note = ""
         self.evaluation_error: float | None = 1e-6
         self.evaluation_signal: float | None = 0.5
         self.applied: int | None = None
@@ -171,7 +172,7 @@ class FakeFleet:
             for i in range(self.tasks)
         )
         imported = Imported(
-            put(b"{}"), put(b"npz"), (TensorSpec("float32", (1, 8), "x"),), found, params_size=PARAMS_SIZE
+            put(b"{}"), put(b"npz"), (TensorSpec("float32", (1, 8), "x"),), found, PARAMS_SIZE, self.note
         )
         model_import.store_import(session, model, imported)
 

@@ -138,10 +138,10 @@ class FakeImporter:
             "crash": lambda: os.kill(os.getpid(), signal.SIGSEGV),
             "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
             "lie": lambda: {"done": 1, "problem": 2},
-            "no files": lambda: {"done": None},
+            "no files": lambda: {"done": ""},
             "other error": lambda: {"problem": {"code": "unauthorized", "detail": "not one of the model's"}},
             "huge": lambda: {"problem": {"code": "model_rejected", "detail": "x" * 10_000}},
-            "link": lambda: {"done": Path("module.json").symlink_to("/etc/passwd")},
+            "link": lambda: {"done": str(Path("module.json").symlink_to("/etc/passwd") or "")},
             "memory error": _out_of_memory,
         }
         return deeds[operator]()

@@ -20,7 +20,10 @@ class TensorBody(BaseModel):
 
 
 class ModelBody(Answer):
-    """An uploaded model, or an operator. ``error`` is a problem object once ``state`` is rejected."""
+    """An uploaded model, or an operator. ``error`` is a problem object once ``state`` is rejected.
+
+    ``note``: what its preparation was to be and is not, as with layouts that do not fit the model; null otherwise.
+    """
 
     id: str
     name: str
@@ -34,6 +37,7 @@ class ModelBody(Answer):
     input_shapes: dict[str, list[int]]
     tasks: int
     error: dict[str, Any] | None
+    note: str | None
     created_at: dt.datetime
 
 

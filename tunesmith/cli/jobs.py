@@ -206,6 +206,7 @@ def _show(job: Job, as_json: bool, forecast: Forecast | None = None) -> None:
         rows.append(("space", job.space))
     if job.precision != DEFAULT_PRECISION:
         rows.append(("precision", job.precision))
+    rows += [("note", note) for note in job.notes]
     if job.simulated:
         rows.append(("simulated", INVENTED))
     if job.waiting_for:

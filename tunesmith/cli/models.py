@@ -74,4 +74,6 @@ def _lines(model: Model) -> list[tuple[str, str]]:
     lines = [("model", model.id), ("name", model.name), ("source", model.source), ("state", model.state.value)]
     if model.error:
         lines.append(("error", f"[{model.error.get('code')}] {model.error.get('detail')}"))
+    if model.note:
+        lines.append(("note", model.note))
     return lines

@@ -49,6 +49,8 @@ def summarise(client: Client, job: Job, model: str, target: str, spent: float) -
         "reference_missing": job.reference_missing,
         "check": job.check.model_dump(mode="json") if job.check is not None else None,
         "stop_reason": job.stop_reason,
+        "precision": job.precision,
+        "notes": job.notes,
         "tasks": [task.model_dump(mode="json") for task in client.tasks(job.id)],
     }
 
@@ -85,6 +87,7 @@ def report(summary: dict[str, Any], out: Path | None, data_dir: Path | None, url
         *headline(summary),
         ("outputs", outputs(summary)),
         *(("", text) for text in float32_outputs(summary.get("references") or [])),
+        *(("note", text) for text in summary.get("notes") or []),
         ("schedules", _schedules(summary["tasks"])),
         ("effort", _effort(summary)),
         *_places(summary["job"], out, data_dir, url),

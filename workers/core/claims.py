@@ -10,6 +10,7 @@ from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, Tun
 from tunesmith.types import TensorSpec, Workload
 
 MOST_TASKS = 20_000
+MOST_NOTE = 1000
 Text = Annotated[str, Field(max_length=1000)]
 Extent = Annotated[int, Field(ge=0, lt=1 << 62)]
 DataType = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
@@ -69,6 +70,14 @@ class _Problem(BaseModel):
     errors: Annotated[list[_Error], Field(max_length=1)] = []
     operators: Annotated[dict[Text, int], Field(max_length=1000)] | None = None
     dimensions: Annotated[list[Text], Field(max_length=100)] | None = None
+
+
+def note(answer: Any) -> str:
+    """What a preparation has to say to the user. Raises what :func:`split` raises."""
+    done(answer)
+    if not isinstance(answer["done"], str):
+        raise _refused(TypeError("the note is no text"))
+    return answer["done"][:MOST_NOTE]
 
 
 def split(answer: Any) -> SplitClaim:

@@ -96,7 +96,7 @@ class Importing:
                 if upload.path is not None:
                     shutil.copyfile(upload.path, box.folder / MODEL)
                 wanted = (upload.source, upload.operator, dict(upload.shapes), upload.preparation)
-                claims.done(self._ask(box, "prepare", *wanted))
+                note = claims.note(self._ask(box, "prepare", *wanted))
                 module = _store(box, MODULE, MODULE_BYTES, blobs)
                 params = _store(box, PARAMS, self._limits().file_bytes, blobs)
             with self._of(torch=False).open(self._limits()) as box:  # one that never saw the user's file
@@ -104,7 +104,7 @@ class Importing:
                 split = claims.split(self._ask(box, "split"))
                 if upload.preparation.precision == INT8:
                     log.info("%.1f %% of the model's operations are in kernels of bytes", 100 * split.share(QUADS))
-                return Imported(module, params, split.specs(), _tasks(box, split, blobs), split.params_size)
+                return Imported(module, params, split.specs(), _tasks(box, split, blobs), split.params_size, note)
         except BadOutput as error:
             raise ModelRejected(f"the import gave an invalid result: {error}", field="file") from error
 

@@ -61,7 +61,7 @@ class Result:
         rms: error in the root mean square, of the outputs'; None where both computed in their own types.
         tolerance: the largest ``error`` and ``rms`` that count as right.
         signal: part of themselves by which the reference's outputs of two inputs differ; None without an ``error``.
-        note: what else the outputs show.
+        note: what else the outputs show, and what the model's preparation has to say.
     """
 
     name: str

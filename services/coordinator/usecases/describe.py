@@ -13,7 +13,7 @@ from db import clock
 from db.models import Device, Evaluation, Job
 from db.queries import devices, jobs
 from db.queries.sums import TaskSums, sums
-from services.coordinator import reference, verified
+from services.coordinator import notes, reference, verified
 from tunesmith.answers.jobs import BudgetBody, JobBody, Latency, Progress
 from tunesmith.measuring.ratio import PLACEMENTS, Verdict, ratio
 from tunesmith.states import JobState, ModelState, WorkState, is_final
@@ -79,6 +79,7 @@ def _body(parts: jobs.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: 
         references=references,
         reference_missing=reference.why_none(job, model.source, parts.evaluation, references),
         waiting_for=_waiting_for(parts, fleet),
+        notes=notes.of(model),
     )
 
 

@@ -66,6 +66,7 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
         "trials",
         "seed",
         "preparation",
+        "notes",
         "tvm",
         "device",
         "cache",
@@ -103,7 +104,7 @@ def test_the_reference_is_the_fastest_runtime_that_ran(api: Api) -> None:
 
 
 def test_outputs_of_a_narrow_precision_are_told_against_float32s(api: Api) -> None:
-    apart = {"error": 4e-3, "rms": 3e-3}
+    apart, api.fleet.note = {"error": 4e-3, "rms": 3e-3}, "maps in blocks do not fit the model"
     api.fleet.references = [ReferenceTiming(runtime="onnxruntime", version="1.31.1", samples=[0.2] * 9, **apart)]
     job_id = api.finished_job()
     job = api.client.get(f"/v1/jobs/{job_id}").json()
@@ -111,6 +112,10 @@ def test_outputs_of_a_narrow_precision_are_told_against_float32s(api: Api) -> No
     assert {name: job["reference"][name] for name in told} == told
     line = json.loads(api.client.get(f"/v1/jobs/{job_id}/best").text.splitlines()[0])
     assert line["model_float32"] == told
+    assert line["provenance"]["notes"] == job["notes"] == [api.fleet.note]
+    assert api.client.get(f"/v1/models/{job['model_id']}").json()["note"] == api.fleet.note
+    events = api.client.get(f"/v1/jobs/{job_id}/events").json()["items"]
+    assert [event["data"].get("note") for event in events if event["kind"] == "job_running"] == [api.fleet.note]
 
 
 def test_a_model_of_which_no_schedule_changed_is_not_faster(api: Api) -> None:

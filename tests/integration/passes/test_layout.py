@@ -361,5 +361,10 @@ def test_a_model_that_blocked_layouts_break_is_prepared_without_them(
     net = Net(1, 16, 6, 6)
     path = net.save(tmp_path / "model.onnx", net.conv("x", 16))
     monkeypatch.setattr(layout, "block", broken)
-    assert prepared(path).module == prepared(path, PLAIN).module
+    plain = prepared(path, PLAIN)
+    for asked, lost in ((BLOCKED, ""), (Preparation(blocked=True, bf16=True), ", and nothing is computed in bf16")):
+        made = prepared(path, asked)
+        assert made.module == plain.module
+        text = f"it keeps its own layouts{lost} (ValueError: what nobody thought of)"
+        assert (made.note, plain.note) == (f"maps in blocks of channels do not fit the model: {text}", "")
     assert "what nobody thought of" in caplog.text

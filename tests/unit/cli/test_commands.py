@@ -323,9 +323,11 @@ def test_the_design_space_is_checked_and_shown_where_it_is_a_part(run, server):
     status, _, err = run("tune", "gemm:8x8x8:float32", "--space", "magic")
     assert status == 2
     assert "there is no space 'magic'; there are all, tvm" in err
-    server["GET /v1/jobs/j1"] = [RUNNING, RUNNING | {"space": "tvm"}]
+    server["GET /v1/jobs/j1"] = [RUNNING, RUNNING | {"space": "tvm", "notes": ["no blocks"]}]
     assert "space" not in run("jobs", "show", "j1")[1]
-    assert "space       tvm" in run("jobs", "show", "j1")[1]
+    shown = run("jobs", "show", "j1")[1]
+    assert "space       tvm" in shown
+    assert "note        no blocks" in shown
 
 
 @pytest.mark.parametrize("command", ["up", "worker", "compile", "compare", "doctor", "bench", "device serve"])

@@ -237,6 +237,8 @@ def test_outputs_of_a_narrow_precision_are_told_against_float32s():
     text = "0.01 of onnxruntime in float32: 4.2e-03 of the largest, rms 3.1e-03"
     assert summary.float32_outputs([REFERENCE, NARROW]) == [f"within {text}"]
     assert summary.float32_outputs([NARROW | {"rms": 0.5}])[0].startswith("BEYOND")
+    noted = summary.report(SUMMARY | {"notes": ["maps in blocks do not fit"]}, None, None, "http://h")
+    assert "note       maps in blocks do not fit" in noted
 
 
 SLOWER = {"ratio": 1.212, "interval": [1.17, 1.25], "verdict": "slower"}

@@ -35,6 +35,7 @@ class LocalModel:
         inputs: what the model takes.
         module: JSON of the prepared module.
         params: ``.npz`` of its parameters.
+        note: what the preparation was to be and is not; empty where there is no such thing.
 
     Raises:
         ModelRejected, InvalidOperator, MissingDependency: as when it is submitted.
@@ -43,6 +44,7 @@ class LocalModel:
     inputs: tuple[TensorSpec, ...]
     module: bytes
     params: Path
+    note: str
 
     def __init__(
         self, model: str, inputs: Mapping[str, tuple[int, ...]], folder: Path, preparation: Preparation
@@ -57,6 +59,7 @@ class LocalModel:
         else:
             prepared = prepare(import_model(model, source_of(Path(model)), inputs), preparation)
         self._folder, self.module, self.inputs = folder, prepared.module, prepared.inputs
+        self.note = prepared.note
         self.params = folder / "params.npz"
         save_params(prepared.params, self.params)
 

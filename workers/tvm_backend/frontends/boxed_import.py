@@ -51,7 +51,7 @@ class Importer:
     def prepare(
         self, source: str, operator: str, shapes: Mapping[str, tuple[int, ...]], preparation: Preparation
     ) -> dict[str, Any]:
-        """The model, or an operator, into ``MODULE`` and ``PARAMS``."""
+        """The model, or an operator, into ``MODULE`` and ``PARAMS``; answers with the note on it."""
         return _told(lambda: _prepare(source, operator, shapes, preparation))
 
     def split(self) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def _problem(error: TunesmithError) -> dict[str, Any]:
     return {"problem": error.problem()}
 
 
-def _prepare(source: str, operator: str, shapes: Mapping[str, tuple[int, ...]], preparation: Preparation) -> None:
+def _prepare(source: str, operator: str, shapes: Mapping[str, tuple[int, ...]], preparation: Preparation) -> str:
     from workers.tvm_backend.frontends import import_model
     from workers.tvm_backend.frontends.operator_module import prepare_operator
     from workers.tvm_backend.passes import pipeline
@@ -90,6 +90,7 @@ def _prepare(source: str, operator: str, shapes: Mapping[str, tuple[int, ...]], 
         prepared = pipeline.prepare(import_model.import_model(Path(MODEL), source, shapes), preparation)
     Path(MODULE).write_bytes(prepared.module)
     pipeline.save_params(prepared.params, PARAMS)
+    return prepared.note
 
 
 def _split() -> dict[str, Any]:

@@ -16,7 +16,6 @@ from tunesmith.names import FLOAT32
 from tunesmith.operators import OperatorSpec
 from tunesmith.preparation import Preparation
 from tunesmith.types import TensorSpec
-from workers.tvm_backend import tir
 from workers.tvm_backend.passes import pipeline
 
 Build = Callable[[OperatorSpec, list[relax.Var]], relax.Expr]
@@ -45,8 +44,6 @@ BUILD: Mapping[str, Build] = {
 
 PACKED: Mapping[str, Build] = {"dense": lambda spec, args: op.matmul(args[0], op.permute_dims(args[1]))}
 """The same where weights are constants, which are packed."""
-PAIRS = "_pairs"
-"""Part of the names of functions that compute in a narrow type."""
 
 
 def operator_module(spec: OperatorSpec) -> tvm.IRModule:
@@ -78,8 +75,7 @@ def prepare_operator(spec: OperatorSpec, preparation: Preparation) -> pipeline.P
         ModelRejected: see ``pipeline.prepare``.
     """
     made = pipeline.prepare(operator_module(spec), preparation)
-    names = [str(var.name_hint) for var in tir.load_module(made.module).functions]
-    if spec.precision != FLOAT32 and not any(PAIRS in name for name in names):
+    if spec.precision != FLOAT32 and made.note:
         raise InvalidOperator(
             f"{spec.canonical} would be computed in float32, for it has an odd reduction, columns that fill no "
             "register, or too little work for a conversion: write its type as float32",

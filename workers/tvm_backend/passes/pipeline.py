@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import hashlib
 import logging
@@ -20,6 +19,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.errors import ModelRejected, PrecisionUnavailable, first_line
+from tunesmith.names import FLOAT32
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.types import TensorSpec
 from workers.tvm_backend import tir
@@ -41,12 +41,16 @@ log = logging.getLogger("tunesmith.prepare")
 
 Rewrite = Callable[[tvm.IRModule], tvm.IRModule]
 
-QUADS = "quads"
-"""Part of the names of functions that multiply bytes."""
+PAIRS, QUADS = "_pairs", "quads"
+"""Parts of the names of functions that multiply bfloat16, and of those that multiply bytes."""
 NOT_QUANTISED = (
     "precision int8 is for quantised models, and no convolution or matrix product of this one has a quantised input "
     "and weights that are int8: quantise it with 'tunesmith quantize' (ONNX) or torchao's PT2E quantisation "
     "(PyTorch) and submit what that writes, or use precision bf16 or float32"
+)
+NO_PAIRS = (
+    "nothing of the model is multiplied in bf16: it has no convolution or product with float32 weights that is large "
+    "enough"
 )
 INLINE_BYTES = 1024
 """Constants up to this size stay in the module; larger ones become parameters."""
@@ -62,19 +66,21 @@ class Prepared:
         params: the lifted constants by name, in the order in which ``main`` takes them.
         inputs: the model's own inputs.
         preparation: what was chosen.
+        note: what was chosen and could not be had, for the user; empty where there is no such thing.
     """
 
     module: bytes
     params: dict[str, NDArray[Any]]
     inputs: tuple[TensorSpec, ...]
     preparation: Preparation
+    note: str = ""
 
 
 def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN, cpu: CpuModel = CpuModel()) -> Prepared:
     """Fold constants, legalise, fuse, and lift weights.
 
     Everything that depends on constants alone is evaluated here, so that the parameters are final and compiling
-    never computes a weight again. A model that blocked layouts break is prepared without them, and the log says so.
+    never computes a weight again. A model that blocked layouts break is prepared without them, and a note says so.
     With Winograd convolutions the module has a second function, see ``workers.tvm_backend.passes.alternatives``.
 
     Args:
@@ -84,9 +90,12 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN, cpu: CpuModel =
         ModelRejected: TVM cannot lower the model.
         PrecisionUnavailable: int8 is asked for, and the model is not quantised.
     """
-    mod = _with_numbered_inputs(mod)
+    mod, note = _with_numbered_inputs(mod), ""
     try:
-        mod = _blocked(mod, preparation, cpu) if preparation.blocked else lower_model(simplified(mod), preparation)
+        if preparation.blocked:
+            mod, note = _blocked(mod, preparation, cpu)
+        else:
+            mod = lower_model(simplified(mod), preparation)
     except PrecisionUnavailable:
         raise
     except Exception as error:
@@ -94,7 +103,7 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN, cpu: CpuModel =
         raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
     mod, params = lift(mod)
     gc.collect()  # TVM's visitors refer to themselves, so the weights of all that was made on the way would stay
-    return Prepared(tir.dump_module(mod), params, extract_tasks.inputs(mod), preparation)
+    return Prepared(tir.dump_module(mod), params, extract_tasks.inputs(mod), preparation, note)
 
 
 def _with_numbered_inputs(mod: tvm.IRModule) -> tvm.IRModule:
@@ -107,7 +116,8 @@ def _with_numbered_inputs(mod: tvm.IRModule) -> tvm.IRModule:
     return made
 
 
-def _blocked(mod: tvm.IRModule, preparation: Preparation, cpu: CpuModel) -> tvm.IRModule:
+def _blocked(mod: tvm.IRModule, preparation: Preparation, cpu: CpuModel) -> tuple[tvm.IRModule, str]:
+    """The module with feature maps in blocks, and the user's note on it."""
     packed = layout.Packed()
     try:
         single = (half.in_float32,) if preparation.bf16 else ()
@@ -116,13 +126,29 @@ def _blocked(mod: tvm.IRModule, preparation: Preparation, cpu: CpuModel) -> tvm.
         )
         algorithms = layout.Algorithms(bf16=preparation.bf16, int8=preparation.int8)
         made = lower_model(_laid_out(simple, algorithms, packed, cpu), preparation)
-    except Exception:
+    except Exception as error:
         # Nobody should lose a model to what is meant to make it faster.
         log.warning("blocked layouts do not fit the model, it is prepared without them", exc_info=True)
-        return lower_model(simplified(mod), dataclasses.replace(preparation, blocked=False))
-    if preparation.int8 and not any(QUADS in str(var.name_hint) for var in made.functions):
+        plain = Preparation(fast_math=preparation.fast_math)
+        return lower_model(simplified(mod), plain), _not_blocked(preparation, error)
+    if preparation.int8 and not has_functions(made, QUADS):
         raise PrecisionUnavailable(NOT_QUANTISED, field="precision")
-    return _with_winograd(made, simple, preparation, packed, cpu) if preparation.winograd else made
+    if preparation.winograd:
+        made = _with_winograd(made, simple, preparation, packed, cpu)
+    return made, NO_PAIRS if preparation.bf16 and not has_functions(made, PAIRS) else ""
+
+
+def _not_blocked(preparation: Preparation, error: Exception) -> str:
+    """The note on a model that keeps its layouts."""
+    lost = f", and nothing is computed in {preparation.precision}" if preparation.precision != FLOAT32 else ""
+    return (
+        f"maps in blocks of channels do not fit the model: it keeps its own layouts{lost} ({first_line(error)[:300]})"
+    )
+
+
+def has_functions(mod: tvm.IRModule, part: str) -> bool:
+    """Whether any function's name has that part, such as ``PAIRS``."""
+    return any(part in str(var.name_hint) for var in mod.functions)
 
 
 def _with_winograd(
