@@ -73,3 +73,6 @@ class Source:
     def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
         self.asked.append(decided)
         return marked()[0] if decided == (-1,) else None
+
+    def primitives(self, sketch: str) -> dict[str, int]:
+        return {"Split": 2}

@@ -6,7 +6,9 @@ instructions of the inner kernel, the traffic of each cache level from footprint
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,9 +16,38 @@ from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.kernel import Kernel, kernel
 from tunesmith.analysis.nest import Block, Nest
 from tunesmith.analysis.running import Running, running
-from tunesmith.analysis.shape import Shape, Values, values_of
+from tunesmith.analysis.shape import Shape, values_of
 from tunesmith.space.base import Bools, Floats, Ints
 from tunesmith.space.knobs import Knob
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one block costs, float64 [n] each.
+
+    Attributes:
+        tasks: steps of its parallel loops.
+        compute: seconds of its arithmetic.
+        transfers: seconds for each cache level that does not hold everything, innermost first.
+        forks: seconds in which its parallel loops start.
+    """
+
+    shape: Shape
+    run: Running
+    inner: Kernel
+    tasks: Floats
+    compute: Floats
+    transfers: tuple[Floats, ...]
+    forks: Floats
+    exposed: float
+
+    @functools.cached_property
+    def seconds(self) -> Floats:
+        """The longest of the times, part of the others, and the starts."""
+        times = (self.compute, *self.transfers)
+        longest = np.maximum.reduce(times)
+        rest: Floats = sum(times, -longest)
+        return np.asarray(longest + self.exposed * rest + self.forks)
 
 
 class Costs:
@@ -25,53 +56,60 @@ class Costs:
     Args:
         knobs: the sketch's knobs.
         choice: int64 [n, at least len(knobs)].
+
+    Attributes:
+        nest, choice, cpu: as given.
+        n: number of candidates.
+        values: what the knobs decide.
+        resident: bytes of all buffers whose sizes are known.
     """
 
     def __init__(self, nest: Nest, knobs: Sequence[Knob], choice: Ints, cpu: CpuModel) -> None:
-        self._nest, self._cpu, self._n = nest, cpu, len(choice)
-        values = values_of(nest, knobs, choice)
-        self._parts = [self._part(block, values) for block in nest.blocks]
-        self._resident = float(sum(np.prod(b.shape, dtype=np.float64) * b.element_bytes for b in nest.buffers))
+        self.nest, self.choice, self.cpu, self.n = nest, choice, cpu, len(choice)
+        self.values = values_of(nest, knobs, choice)
+        self.resident = float(sum(np.prod(b.shape, dtype=np.float64) * b.element_bytes for b in nest.buffers))
 
-    def _part(self, block: Block, values: Values) -> tuple[Shape, Running, Kernel]:
-        shape = Shape.make(self._nest, block, values, self._n, self._cpu)
-        run = running(shape, self._nest.marks, values, self._cpu)
-        return shape, run, kernel(shape, run, self._cpu)
+    @functools.cached_property
+    def parts(self) -> list[Part]:
+        """What each block costs, in the order of the nest."""
+        started: set[int] = set()
+        return [self._part(block, started) for block in self.nest.blocks]
 
     def feasible(self) -> Bools:
         """False for what need not be built: code that takes compilers long, accumulators far beyond the registers."""
-        out = np.ones(self._n, dtype=np.bool_)
-        for shape, _, inner in self._parts:
-            out &= inner.code <= self._cpu.max_instructions
-            if shape.block.update:
-                out &= inner.needed <= self._cpu.max_spill * self._cpu.registers
+        out = np.ones(self.n, dtype=np.bool_)
+        for part in self.parts:
+            out &= part.inner.code <= self.cpu.max_instructions
+            if part.shape.block.update:
+                out &= part.inner.needed <= self.cpu.max_spill * self.cpu.registers
         return out
 
     def seconds(self) -> Floats:
         """Estimated latency; good for ranks, not for figures."""
-        started: set[int] = set()
-        return sum((self._block(part, started) for part in self._parts), np.zeros(self._n))
+        return sum((part.seconds for part in self.parts), np.zeros(self.n))
 
-    def _block(self, part: tuple[Shape, Running, Kernel], started: set[int]) -> Floats:
-        shape, run, inner = part
-        cpu = self._cpu
+    def _part(self, block: Block, started: set[int]) -> Part:
+        cpu = self.cpu
+        shape = Shape.make(self.nest, block, self.values, self.n, cpu)
+        run = running(shape, self.nest.marks, self.values, cpu)
+        inner = kernel(shape, run, cpu)
         tasks = np.where(run.parallel, shape.extents, 1.0).prod(axis=0)
         speedup = tasks / np.ceil(tasks / cpu.cores)
-        times = [inner.times * inner.cycles / cpu.clock / speedup]
+        transfers = []
         for level, cache in enumerate(cpu.caches):
-            if self._resident <= cpu.cache_share * cache.size:  # runs follow each other: what fits is there already
+            if self.resident <= cpu.cache_share * cache.size:  # runs follow each other: what fits is there already
                 break
             outer = cpu.caches[level + 1] if level + 1 < len(cpu.caches) else None
             rate = cpu.bandwidth if outer is None else outer.bandwidth * speedup
-            times.append(shape.traffic(cpu.cache_share * cache.size) / rate)
-        longest = np.maximum.reduce(times)
-        rest: Floats = sum(times, -longest)
-        return np.asarray(longest + cpu.exposed_share * rest + self._forks(shape, run, started))
+            transfers.append(shape.traffic(cpu.cache_share * cache.size) / rate)
+        compute = inner.times * inner.cycles / cpu.clock / speedup
+        forks = self._forks(shape, run, started)
+        return Part(shape, run, inner, tasks, compute, tuple(transfers), forks, cpu.exposed_share)
 
     def _forks(self, shape: Shape, run: Running, started: set[int]) -> Floats:
         """Starts of the block's parallel loop, unless an earlier block had it."""
         first = next((at for at in range(len(shape.block.loops)) if run.parallel[at].any()), None)
         if first is None or shape.block.loops[first].number in started:
-            return np.zeros(self._n)
+            return np.zeros(self.n)
         started.add(shape.block.loops[first].number)
-        return np.asarray(shape.before[first] * self._cpu.fork_seconds)
+        return np.asarray(shape.before[first] * self.cpu.fork_seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
@@ -13,6 +13,7 @@ import numpy as np
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.model import Costs
 from tunesmith.analysis.nest import Nest
+from tunesmith.analysis.rows import COLUMNS, Floats32, Subject, decision_rows, unknown_rows
 from tunesmith.space.base import Bools, Floats, Ints, PointBatch, Sketch
 from tunesmith.space.space import Space
 
@@ -34,6 +35,9 @@ class NestSource(Protocol):
 
     def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
         """The nest for what these knobs decide; None when the sketch is not understood."""
+
+    def primitives(self, sketch: str) -> Mapping[str, int]:
+        """How often a sketch's trace has each kind of instruction."""
 
 
 class StaticPrior:
@@ -86,21 +90,45 @@ class StaticPrior:
     def _sampled(self) -> tuple[Floats, Bools]:
         return self._judge(self._space.sample(np.random.default_rng(0), COMPARED))
 
+    def rows(self, batch: PointBatch, family: str, precision: str) -> Floats32:
+        """What a learned ranker sees of points: see ``tunesmith.analysis.rows``, float32 [n, columns].
+
+        Args:
+            family: name of the workload's family.
+            precision: precision of the job.
+        """
+        out = np.full((len(batch), len(COLUMNS)), np.nan, dtype=np.float32)
+        for piece, sketch, nest in self._pieces(batch):
+            hash_, knobs = sketch.hash, sketch.knobs
+            about = Subject(family, precision, knobs, self._source.primitives(hash_), self._handicap.get(hash_, 1.0))
+            choice = batch.choice[piece]
+            with self._unit():
+                if nest is None:
+                    out[piece] = unknown_rows(about, self._cpu, choice)
+                else:
+                    out[piece] = decision_rows(Costs(nest, knobs, choice, self._cpu), about)
+        return out
+
     def _judge(self, batch: PointBatch) -> tuple[Floats, Bools]:
         """Estimates, and which points the constraints refuse."""
         out, refused = np.full(len(batch), np.nan), np.zeros(len(batch), dtype=np.bool_)
+        for piece, sketch, nest in self._pieces(batch):
+            if nest is not None:
+                with self._unit():
+                    costs = Costs(nest, sketch.knobs, batch.choice[piece], self._cpu)
+                    out[piece] = self._handicap.get(sketch.hash, 1.0) * costs.seconds()
+                    refused[piece] = ~costs.feasible()
+        return out, refused
+
+    def _pieces(self, batch: PointBatch) -> Iterator[tuple[Ints, Sketch, Nest | None]]:
+        """Rows of a few points of one nest, their sketch, and the nest."""
         for s in np.unique(batch.sketch):
             body = self._space.sketches[s]
             for rows, decided in self._groups(np.flatnonzero(batch.sketch == s), body, batch.choice):
                 with self._unit():
                     nest = self._source.nest(body.hash, decided)
-                for piece in np.array_split(rows, -(-len(rows) // PIECE)) if nest is not None else ():
-                    assert nest is not None
-                    with self._unit():
-                        costs = Costs(nest, body.knobs, batch.choice[piece], self._cpu)
-                        out[piece] = self._handicap.get(body.hash, 1.0) * costs.seconds()
-                        refused[piece] = ~costs.feasible()
-        return out, refused
+                for piece in np.array_split(rows, -(-len(rows) // PIECE)):
+                    yield piece, body, nest
 
     def _groups(self, rows: Ints, body: Sketch, choice: Ints) -> list[tuple[Ints, tuple[int, ...]]]:
         """Rows that share a nest, and what decides it, in the order of their first rows: not every nest may be made."""

@@ -176,15 +176,23 @@ class Shape:
             out.append((self.footprint(access, self.nested).bytes, times))
         return out
 
+    @functools.cached_property
+    def _held(self) -> tuple[Floats, Floats]:
+        """Bytes that all accesses touch from each place inwards, and bytes that are moved if a cache holds these.
+
+        A result counts twice among the latter. Both are float64 [places, n].
+        """
+        touched = [found * times for found, times in self.loaded]
+        return np.add.reduce([found for found, _ in self.loaded]), np.add.reduce([*touched, touched[0]])
+
     def traffic(self, size: float) -> Floats:
         """Bytes that a cache of ``size`` bytes fetches and writes back; a result counts twice.
 
         The outermost loops whose footprints fit together keep what they touch; what is outside fetches it anew.
         """
-        touched = [found * times for found, times in self.loaded]
-        fits = np.add.reduce([found for found, _ in self.loaded]) <= size
+        held, moved = self._held
+        fits = held <= size
         fits[-1] = True
-        moved = np.add.reduce([*touched, touched[0]])
         return np.asarray(np.take_along_axis(moved, fits.argmax(axis=0)[np.newaxis], axis=0)[0])
 
 

@@ -6,10 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from effort import examples
+from slow_rows import expected, read_nest
 from small_nets import Net
 
 from tunesmith.analysis.cpu_model import CpuModel
+from tunesmith.analysis.model import Costs
 from tunesmith.analysis.nest import Kind
+from tunesmith.analysis.rows import COLUMNS, Subject, decision_rows
 from tunesmith.analysis.running import running
 from tunesmith.analysis.shape import Shape, values_of
 from tunesmith.operators import parse_operator
@@ -110,6 +113,32 @@ def test_marks_mean_what_the_postprocessing_makes_of_them(spec: str) -> None:
                     assert np.where(flags, shape.extents, 1.0).prod() == made, (block.name, kind, candidate)
             checked += 1
     assert checked >= examples(20)
+
+
+@pytest.mark.parametrize("spec", ["gemm:64x96x128", "conv2d:1x16x14x14,32x16x3x3,s1,p1", "softmax:4x16x32"])
+def test_decision_rows_are_those_of_the_replayed_schedules(spec: str) -> None:
+    found, bodies, replayer = traces(spec)
+    batch, cpu, seen = points(spec, examples(40)), CpuModel(), set()
+    for row, candidate in enumerate(found.space.candidates(batch)):
+        body = next(each for each in bodies if each.hash == candidate.sketch)
+        nest = found.nests.nest(body.hash, _structure(found, body, candidate.decisions))
+        alone = nest and read_nest(nest, replayer, body, candidate.decisions)
+        if nest is None or alone is None:
+            continue
+        subject = Subject("any", "float32", body.knobs, found.nests.primitives(body.hash))
+        mine = batch.choice[batch.sketch == batch.sketch[row]]
+        together = decision_rows(Costs(nest, body.knobs, mine, cpu), subject)
+        together = together[(batch.sketch[:row] == batch.sketch[row]).sum()]
+        made = dict(zip(COLUMNS, together.tolist(), strict=True))
+        for name, value in expected(alone, subject, cpu).items():
+            if not name.startswith(("tile.", "place.", "category.")):
+                assert made[name] == pytest.approx(value, rel=1e-5, nan_ok=True), (name, candidate)
+        tiles = [decision for decision in candidate.decisions if isinstance(decision, tuple)]
+        for at, factors in enumerate(tiles[:7]):
+            logs = [made[f"tile.{at}.{part}"] for part in range(len(factors))]
+            assert logs == pytest.approx(np.log2(factors).tolist(), rel=1e-6)
+        seen.add(body.hash)
+    assert len(seen) > 1
 
 
 def test_a_packed_product_is_read_as_written() -> None:

@@ -11,6 +11,7 @@ from tunesmith.analysis.nest import (
     Nest,
 )
 from tunesmith.analysis.prior import StaticPrior
+from tunesmith.analysis.rows import PLACE, STATIC
 from tunesmith.space.base import PointBatch, Sketch
 from tunesmith.space.knobs import ComputeLocation
 from tunesmith.space.space import Space
@@ -31,6 +32,22 @@ def test_estimates_of_a_sketch_may_count_for_more() -> None:
     batch = space.sample(np.random.default_rng(0), 64)
     plain, doubted = StaticPrior(space, Source(), AVX512), StaticPrior(space, Source(), AVX512, handicap={"s": 1.5})
     assert np.allclose(doubted(batch), 1.5 * plain(batch), equal_nan=True)
+
+
+def test_rows_have_the_estimates_and_what_is_known_without_one() -> None:
+    space = Space([Sketch("s", (*marked()[1], ComputeLocation(-1, 0)))])
+    batch = space.sample(np.random.default_rng(0), 64)
+    prior = StaticPrior(space, Source(), AVX512, handicap={"s": 1.5})
+    rows = prior.rows(batch, "matmul", "float32")
+    estimates = prior(batch)
+    known = np.isfinite(estimates)
+    assert 0 < known.sum() < (~np.isnan(estimates)).sum() < len(batch), "some are not understood, some are refused"
+    assert np.allclose(rows[known, PLACE[STATIC]], np.log2(estimates[known]), rtol=1e-6)
+    assert (np.isnan(rows[:, PLACE[STATIC]]) == np.isnan(estimates)).all()
+    assert (rows[np.isinf(estimates), PLACE["static.feasible"]] == 0).all()
+    assert np.array_equal(rows[:, PLACE["place.0"]], batch.choice[:, 3] - 1)
+    assert (rows[:, PLACE["primitive.Split"]] == 2).all()
+    assert prior.rows(batch.take(slice(0)), "matmul", "float32").shape == (0, rows.shape[1])
 
 
 def test_a_promise_holds_estimates_against_the_best() -> None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
+import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -59,6 +60,7 @@ class Nests:
         self._found: dict[tuple[str, tuple[int, ...]], Nest | None] = {}
         self._made: collections.Counter[str] = collections.Counter()
         self._allowed = MAX_NESTS
+        self._primitives: dict[str, Mapping[str, int]] = {}
 
     def ration(self, count: int) -> None:
         """Make some ``count`` more at most until this is called again; each sketch has its share."""
@@ -69,6 +71,12 @@ class Nests:
         """Positions of the compute locations."""
         knobs = self._bodies[sketch].knobs
         return tuple(at for at, knob in enumerate(knobs) if isinstance(knob, ComputeLocation))
+
+    def primitives(self, sketch: str) -> Mapping[str, int]:
+        """How often a sketch's trace has each kind of instruction."""
+        if sketch not in self._primitives:
+            self._primitives[sketch] = collections.Counter(each[0] for each in json.loads(self._bodies[sketch].trace))
+        return self._primitives[sketch]
 
     def nest(self, sketch: str, decided: tuple[int, ...]) -> Nest | None:
         """The nest of a sketch with its blocks at these locations; None when it is not understood."""
