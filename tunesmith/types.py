@@ -56,6 +56,16 @@ def cache_state(environment: Mapping[str, Any]) -> CacheState:
     return CacheState(environment.get("cache") or CacheState.WARM)
 
 
+def processor_of(environment: Mapping[str, Any]) -> str:
+    """The processor of a record, by its ``Environment`` as JSON; empty where it does not say."""
+    return str(environment.get("cpu") or "")[:100]
+
+
+def build_of(environment: Mapping[str, Any]) -> str:
+    """The compiler of a record, which is TVM's version, by its ``Environment`` as JSON; empty where it does not say."""
+    return str(environment.get("tvm") or "")[:60]
+
+
 class DeviceHealth(str, enum.Enum):
     """Whether a device's numbers can be trusted now."""
 

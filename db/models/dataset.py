@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from sqlalchemy import ForeignKey, Index, String, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, text
 from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -13,7 +13,7 @@ from db.models.base import Base, Created, Leased
 from db.models.jobs import BigId
 from tunesmith.names import DEFAULT_PRECISION
 from tunesmith.states import WorkState
-from tunesmith.types import CacheState, cache_state
+from tunesmith.types import CacheState, build_of, cache_state, processor_of
 
 
 def _simulated(context: DefaultExecutionContext) -> bool:
@@ -24,9 +24,22 @@ def _cache(context: DefaultExecutionContext) -> str:
     return cache_state(_environment(context)).value
 
 
+def _processor(context: DefaultExecutionContext) -> str:
+    return processor_of(_environment(context))
+
+
+def _build(context: DefaultExecutionContext) -> str:
+    return build_of(_environment(context))
+
+
 def _environment(context: DefaultExecutionContext) -> dict[str, Any]:
     values: dict[str, Any] = context.get_current_parameters()  # type: ignore[no-untyped-call]
     return values.get("environment") or {}
+
+
+def _partial(name: str, *columns: str, where: str, sqlite: str | None = None) -> Index:
+    """An index of the rows that few are; ``sqlite``: the condition in SQLite's words, where they differ."""
+    return Index(name, *columns, sqlite_where=text(sqlite or where), postgresql_where=text(where))
 
 
 class SketchRow(Base, Created):
@@ -64,6 +77,10 @@ class Record(Base, Created):
     environment: Mapped[dict[str, Any]]
     simulated: Mapped[bool] = mapped_column(default=_simulated)  # by its environment: a simulated device invented it
     cache: Mapped[str] = mapped_column(String(20), default=_cache)  # CacheState, by its environment
+    family: Mapped[str] = mapped_column(String(100), default="")  # operator of the workload
+    precision: Mapped[str] = mapped_column(String(20), default=DEFAULT_PRECISION)  # precision of the job
+    processor: Mapped[str] = mapped_column(String(100), default=_processor)  # the CPU's name, by its environment
+    build: Mapped[str] = mapped_column(String(60), default=_build)  # TVM's version, by its environment
     worker_id: Mapped[str | None] = mapped_column(String(32), index=True)  # the enrolled worker that reported it
     trace: Mapped[list[Any] | None] = mapped_column(deferred=True)  # MetaSchedule trace JSON of a confirmed winner
     revoked_at: Mapped[dt.datetime | None]  # no longer believed: no champion, and nothing learns from it
@@ -72,6 +89,12 @@ class Record(Base, Created):
         Index("ix_records_best", "workload_hash", "target_hash", "latency"),
         Index("ix_records_job_id_id", "job_id", "id"),
         Index("ix_records_target_hash_id", "target_hash", "id"),
+        Index("ix_records_workload_hash_id", "workload_hash", "id"),
+        Index("ix_records_family_id", "family", "id"),
+        Index("ix_records_processor_id", "processor", "id"),
+        _partial("ix_records_failure_id", "failure", "id", where="failure IS NOT NULL"),
+        _partial("ix_records_precision_id", "precision", "id", where="precision <> 'float32'"),
+        _partial("ix_records_simulated_id", "id", where="simulated", sqlite="simulated = 1"),
         {"sqlite_autoincrement": True},
     )
 

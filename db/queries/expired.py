@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db.models import Event, Job, Record, Schedule
+from db.queries.by_time import last_before
 from tunesmith.event_kinds import EventKind
 from tunesmith.states import ENDED_JOBS
 
@@ -34,23 +35,8 @@ def removable(jobs: Collection[str]) -> tuple[sa.ColumnElement[bool], ...]:
 
 def old_events(session: Session, before: dt.datetime) -> int:
     """How many events are older than a time and may go."""
-    last = last_event(session, before)
+    last = last_before(session, Event, before)
     return session.scalar(sa.select(sa.func.count()).select_from(Event).where(*idle(last))) or 0
-
-
-def last_event(session: Session, before: dt.datetime) -> int:
-    """The greatest id of the events before a time. Ids grow with time, so it is found by halving."""
-    low, high = 0, session.scalar(sa.select(sa.func.max(Event.id))) or 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        found = session.execute(
-            sa.select(Event.id, Event.created_at).where(Event.id <= middle).order_by(Event.id.desc()).limit(1)
-        ).first()
-        if found is None or found.created_at < before:
-            low = middle
-        else:
-            high = found.id - 1
-    return low
 
 
 def idle(last: int) -> tuple[sa.ColumnElement[bool], ...]:

@@ -11,7 +11,8 @@ from sqlalchemy.engine import CursorResult
 from sqlalchemy.orm import Session
 
 from db.models import Event, Job, Record
-from db.queries.expired import idle, last_event, removable
+from db.queries.by_time import last_before
+from db.queries.expired import idle, removable
 from db.transactions import events
 from tunesmith.events import JobDeleted
 from tunesmith.states import ENDED_JOBS
@@ -36,7 +37,7 @@ def delete_jobs(session: Session, jobs: Collection[str], *, records: bool) -> in
 
 def delete_events(session: Session, before: dt.datetime, limit: int) -> int:
     """Remove up to ``limit`` events older than a time, of jobs that are over or of none; the number of those."""
-    some = sa.select(Event.id).where(*idle(last_event(session, before))).order_by(Event.id).limit(limit)
+    some = sa.select(Event.id).where(*idle(last_before(session, Event, before))).order_by(Event.id).limit(limit)
     keys = session.scalars(some).all()
     session.execute(sa.delete(Event).where(Event.id.in_(keys)))
     return len(keys)

@@ -25,7 +25,7 @@ from tunesmith.event_kinds import EventKind
 from tunesmith.events import NewBest
 from tunesmith.messages import WireResult
 from tunesmith.states import RoundState, WorkState, is_final
-from tunesmith.types import Candidate, FailureKind, cache_state
+from tunesmith.types import Candidate, FailureKind, build_of, cache_state, processor_of
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,11 @@ def apply(
     known = [result for result in results if 0 <= result.index < len(candidates)]
     job = session.get_one(Job, batch.job_id)
     now = clock.now(session)
+    family = session.get_one(WorkloadRow, task.workload_hash).family
     rows = [
         {
             **_row(result, candidates[result.index], batch, task, job, environment, now),
+            "family": family,
             "worker_id": worker_id,
             "trace": json.loads(result.trace) if result.trace is not None else None,
         }
@@ -187,6 +189,9 @@ def _row(
         "environment": dict(environment),
         "simulated": bool(environment.get("simulated")),
         "cache": cache_state(environment).value,
+        "precision": job.precision,
+        "processor": processor_of(environment),
+        "build": build_of(environment),
         "created_at": now,
     }
 

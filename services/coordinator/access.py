@@ -50,6 +50,9 @@ OWN, CHANGE = Rule(READ, Visibility.NOT_FOUND), Rule(WRITE, Visibility.NOT_FOUND
 LIST, MAKE = Rule(READ, Visibility.OWN_ROWS), Rule(WRITE, Visibility.UNOWNED)
 SHARED, ADMIN = Rule(READ, Visibility.SHARED), Rule(OPERATE, Visibility.UNOWNED)
 _SUBMIT = Rule(WRITE, Visibility.NOT_FOUND, "a model of another user is answered with 404")
+_RECORDS = Rule(
+    READ, Visibility.SHARED, "`job` is null where it is not the caller's; as a filter it then finds nothing"
+)
 _BEST = Rule(READ, Visibility.SHARED, "`job` and `record` are null where the finder is not the caller")
 _LOG = Rule(READ, Visibility.NOT_FOUND, "`provenance` names no job of another user")
 _EVENTS = Rule(READ, Visibility.NOT_FOUND, "`found_by` names no job of another user; a stream ends with its key")
@@ -97,6 +100,9 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/v1/workers/enrolled"): ADMIN,
     ("DELETE", "/v1/workers/enrolled/{worker_id}"): ADMIN,
     ("GET", "/v1/queues"): SHARED,
+    ("GET", "/v1/records"): _RECORDS,
+    ("GET", "/v1/workloads"): SHARED,
+    ("GET", "/v1/workloads/{workload}"): SHARED,
     ("GET", "/v1/workloads/{workload}/best"): _BEST,
     ("POST", "/v1/workloads/{workload}/revoke"): ADMIN,
     ("GET", "/v1/costmodels"): LIST,

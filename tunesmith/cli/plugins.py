@@ -23,6 +23,7 @@ OWN_COMMANDS = {
     "keys": "tunesmith.cli.keys:app",
     "device": "tunesmith.cli.devices:app",
     "workloads": "tunesmith.cli.workloads:app",
+    "records": "tunesmith.cli.records:app",
 }
 """Commands of the light install. Importing all of them takes longer than starting a worker needs besides."""
 EXTRAS = {

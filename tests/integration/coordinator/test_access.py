@@ -183,6 +183,13 @@ def test_what_users_share_names_no_owner(api: Api, owner: dict[str, Headers], st
     assert (seen["stranger"]["job"], seen["stranger"]["record"]) == (None, None)
     assert seen["stranger"]["latency"] == seen["owner"]["latency"]
     assert finder.owner not in str(seen["stranger"])
+    records = {
+        who: api.client.get("/v1/records", params={"workload": WORKLOAD}, headers=keys["user"]).json()["items"]
+        for who, keys in (("owner", owner), ("stranger", stranger))
+    }
+    assert records["owner"][0]["job"] == finder.job
+    assert {row["job"] for row in records["stranger"]} == {None}
+    assert [row["id"] for row in records["stranger"]] == [row["id"] for row in records["owner"]]
     mine = tenants.seed(api, "ben")
     log = api.client.get(f"/v1/jobs/{mine.finished}/best", headers=stranger["user"])
     assert "ann" not in log.text
@@ -192,8 +199,9 @@ def test_what_users_share_names_no_owner(api: Api, owner: dict[str, Headers], st
 def test_lists_by_a_strangers_job_are_empty(api: Api, owner: dict[str, Headers], stranger: dict[str, Headers]) -> None:
     it = tenants.seed(api, "ann")
     for keys, number in ((owner, 1), (stranger, 0)):
-        found = api.client.get("/v1/costmodels", params={"job": it.job}, headers=keys["user"]).json()["items"]
-        assert len(found) == number
+        for path in ("/v1/costmodels", "/v1/records"):
+            found = api.client.get(path, params={"job": it.job}, headers=keys["user"]).json()["items"]
+            assert len(found) == number
     # Once the job is deleted, nobody but operators is known to own its cost models.
     orphan = tenants.seed(api, "ann")
     with api.context.sessions.begin() as session:

@@ -216,6 +216,7 @@ def test_typed_columns_say_what_the_json_of_existing_rows_says(before: str) -> N
     insert(engine, "job_tasks", **JOB_TASK)
     insert(engine, "targets", hash="t1", json={}, device_class="llvm-x-2")
     record = {
+        "job_id": "j1",
         "index": 0,
         "workload_hash": "w1",
         "target_hash": "t1",
@@ -227,7 +228,8 @@ def test_typed_columns_say_what_the_json_of_existing_rows_says(before: str) -> N
         "device_seconds": 0.0,
         "duplicate": False,
     }
-    environments = ({}, {"simulated": False}, {"simulated": True}, {"cache": "warm"}, {"cache": "streamed"})
+    cpu = {"cpu": "EPYC", "tvm": "0.27.0"}
+    environments = ({}, {"simulated": False}, {"simulated": True}, {"cache": "warm"}, {"cache": "streamed", **cpu})
     for environment in environments:
         insert(engine, "records", **record, environment=environment)
     found = "2026-03-01T12:00:00.250000+00:00"
@@ -235,9 +237,14 @@ def test_typed_columns_say_what_the_json_of_existing_rows_says(before: str) -> N
     common = {"job_id": "j1", "job_task_id": 1, "size": 2, "baseline": False, "state": "done", **LEASE}
     for number, metrics in enumerate(rounds):
         insert(engine, "rounds", **common, number=number, metrics=metrics)
+    migrate(before, "0021")
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE jobs SET precision = 'bf16'"))
     migrate(before)
     with session_factory(engine)() as session:
         records = session.scalars(sa.select(Record).order_by(Record.id)).all()
+        assert {(row.family, row.precision) for row in records} == {("f", "bf16")}
+        assert [(row.processor, row.build) for row in records[-2:]] == [("", ""), ("EPYC", "0.27.0")]
         assert [(row.simulated, row.cache) for row in records] == [
             (False, "warm"),
             (False, "warm"),

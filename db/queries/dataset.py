@@ -1,0 +1,229 @@
+"""The dataset over all jobs: pages of records and workloads, and what is known of one workload."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import Job, Record, TargetRow, WorkloadRow
+from db.queries.by_time import last_before
+from tunesmith.names import DEFAULT_PRECISION
+from tunesmith.types import CacheState
+
+VALID = "none"
+"""In the place of a failure: records that ran."""
+ANY_FAILURE = "any"
+
+
+@dataclass(frozen=True)
+class RecordFilter:
+    """Which records are meant; None leaves a member open.
+
+    Attributes:
+        family: name of an operator, such as ``conv2d``.
+        target: hash, device class or tag of a target.
+        failure: a failure kind, ``none`` for records that ran, or ``any`` for those that did not.
+        job: id of a job.
+        since, until: when a record was stored; ``until`` itself is left out.
+    """
+
+    workload: str | None = None
+    family: str | None = None
+    target: str | None = None
+    processor: str | None = None
+    precision: str | None = None
+    failure: str | None = None
+    simulated: bool | None = None
+    cache: CacheState | None = None
+    job: str | None = None
+    since: dt.datetime | None = None
+    until: dt.datetime | None = None
+
+
+def conditions(session: Session, wanted: RecordFilter, *, by_latency: bool = False) -> list[sa.ColumnElement[bool]]:
+    """The filter in SQL, such that the database walks one index: the first condition's, or the one of latencies.
+
+    SQLite keeps no statistics here. It would as readily walk the index of a value that nearly all rows have.
+    """
+    targets = None if wanted.target is None else targets_named(session, wanted.target)
+    one = targets[0] if targets is not None and len(targets) == 1 else None
+    columns: tuple[tuple[Any, Any], ...] = (
+        (Record.job_id, None if by_latency else wanted.job),
+        (Record.workload_hash, wanted.workload),
+        (Record.target_hash, one if by_latency or wanted.workload is None else None),
+    )
+    first = [column == value for column, value in columns if value is not None]
+    others = [*first[2 if by_latency else 1 :]]
+    first = first[: 2 if by_latency else 1]
+    more = _more(wanted)
+    if not first and more:
+        first, more = more[:1], more[1:]
+    others += more
+    if targets is not None:
+        others.append(Record.target_hash.in_(targets))
+    if by_latency and wanted.job is not None:
+        others.append(Record.job_id == wanted.job)
+    if wanted.cache is not None:
+        others.append(Record.cache == wanted.cache.value)
+    found = [*first, *(condition.is_(True) for condition in others)]
+    if wanted.since is not None:
+        found.append(Record.id > last_before(session, Record, wanted.since))
+    if wanted.until is not None:
+        found.append(Record.id <= last_before(session, Record, wanted.until))
+    return found
+
+
+def _more(wanted: RecordFilter) -> list[sa.ColumnElement[bool]]:
+    """Conditions on columns of which each has an index."""
+    found: list[sa.ColumnElement[bool]] = []
+    if wanted.family is not None:
+        found.append(Record.family == wanted.family)
+    if wanted.processor is not None:
+        found.append(Record.processor == wanted.processor)
+    if wanted.failure is not None:
+        found.append(_failure(wanted.failure))
+    if wanted.precision is not None:
+        found.append(_precision(wanted.precision))
+    if wanted.simulated is not None:
+        found.append(Record.simulated == wanted.simulated)
+    return found
+
+
+def _failure(wanted: str) -> sa.ColumnElement[bool]:
+    if wanted == VALID:
+        return Record.failure.is_(None)
+    return Record.failure.is_not(None) if wanted == ANY_FAILURE else Record.failure == wanted
+
+
+def _precision(wanted: str) -> sa.ColumnElement[bool]:
+    """Named twice, so that the index of the few that are not float32 serves."""
+    same = Record.precision == wanted
+    if wanted == DEFAULT_PRECISION:
+        return same
+    return sa.and_(same, Record.precision != sa.literal_column(f"'{DEFAULT_PRECISION}'"))
+
+
+def targets_named(session: Session, name: str) -> list[str]:
+    """Hashes of the targets that a hash, a device class or a tag names."""
+    rows = session.scalars(sa.select(TargetRow).order_by(TargetRow.hash))
+    return [row.hash for row in rows if name in (row.hash, row.device_class, row.json.get("tag"))]
+
+
+class RecordPart(NamedTuple):
+    """A record with what lists show of its target and its job."""
+
+    record: Record
+    device_class: str
+    owner: str | None
+
+
+def _parts() -> sa.Select[Any]:
+    columns: tuple[Any, ...] = (Record, TargetRow.device_class, Job.owner)
+    return (
+        sa.select(*columns)
+        .join(TargetRow, Record.target_hash == TargetRow.hash)
+        .outerjoin(Job, Record.job_id == Job.id)
+    )
+
+
+def newest(session: Session, wanted: RecordFilter, *, before: int | None, limit: int) -> list[RecordPart]:
+    """Records, newest first, with ids below ``before``."""
+    chosen = sa.select(Record.id).where(*conditions(session, wanted)).order_by(Record.id.desc()).limit(limit)
+    if before is not None:
+        chosen = chosen.where(Record.id < before)
+    return _of_ids(session, session.scalars(chosen).all())
+
+
+def oldest(session: Session, wanted: RecordFilter, *, after: int | None, limit: int) -> list[RecordPart]:
+    """Records, oldest first, with ids above ``after``."""
+    chosen = sa.select(Record.id).where(*conditions(session, wanted)).order_by(Record.id).limit(limit)
+    if after is not None:
+        chosen = chosen.where(Record.id > after)
+    return _of_ids(session, session.scalars(chosen).all())
+
+
+def fastest(session: Session, wanted: RecordFilter, *, after: int | None, limit: int) -> list[RecordPart]:
+    """Records of one workload that ran, fastest first.
+
+    Args:
+        after: id of the record before.
+
+    Raises:
+        LookupError: there is no such record any more.
+    """
+    chosen = sa.select(Record.id).where(Record.latency.is_not(None), *conditions(session, wanted, by_latency=True))
+    if after is not None:
+        latency = session.scalar(sa.select(Record.latency).where(Record.id == after))
+        if latency is None:
+            raise LookupError(after)
+        chosen = chosen.where(sa.tuple_(Record.latency, Record.id) > (latency, after))
+    return _of_ids(session, session.scalars(chosen.order_by(Record.latency, Record.id).limit(limit)).all())
+
+
+def _of_ids(session: Session, ids: Sequence[int]) -> list[RecordPart]:
+    """In the order of ``ids``: to choose among many rows takes their indexes only."""
+    found = {row[0].id: RecordPart._make(row) for row in session.execute(_parts().where(Record.id.in_(ids)))}
+    return [found[key] for key in ids if key in found]
+
+
+def workloads(
+    session: Session,
+    *,
+    family: str | None,
+    target: str | None,
+    text: str | None,
+    before: tuple[dt.datetime, str] | None,
+    limit: int,
+) -> Sequence[WorkloadRow]:
+    """Workloads that have records, newest first.
+
+    Args:
+        text: part of a name, or the beginning of a hash.
+    """
+    row = WorkloadRow
+    measured = sa.exists().where(Record.workload_hash == row.hash)
+    if target is not None:
+        measured = measured.where(Record.target_hash.in_(targets_named(session, target)))
+    query = sa.select(row).where(measured).order_by(row.created_at.desc(), row.hash.desc()).limit(limit)
+    if family is not None:
+        query = query.where(row.family == family)
+    if text is not None:
+        query = query.where(
+            sa.or_(row.name.icontains(text, autoescape=True), row.hash.startswith(text, autoescape=True))
+        )
+    if before is not None:
+        query = query.where(sa.tuple_(row.created_at, row.hash) < before)
+    return session.scalars(query).all()
+
+
+def has_records(session: Session, workload: str) -> bool:
+    """True for a workload that was measured: those that only somebody's model has are nobody else's business."""
+    return bool(session.scalar(sa.select(sa.exists().where(Record.workload_hash == workload))))
+
+
+class Group(NamedTuple):
+    """Records of a workload on one target in one precision: how many there are, and how many of them failed."""
+
+    workload: str
+    target: str
+    device_class: str
+    precision: str
+    records: int
+    failures: int
+
+
+def groups(session: Session, hashes: Collection[str]) -> list[Group]:
+    """Records of workloads by target and precision; those of simulated devices do not count."""
+    of = (Record.workload_hash, Record.target_hash, TargetRow.device_class, Record.precision)
+    numbers: tuple[Any, ...] = (sa.func.count(), sa.func.count(Record.failure))
+    query = (
+        sa.select(*of, *numbers)
+        .join(TargetRow, Record.target_hash == TargetRow.hash)
+        .where(Record.workload_hash.in_(hashes), Record.simulated.is_(False))
+    )
+    return [Group._make(row) for row in session.execute(query.group_by(*of).order_by(*of))]

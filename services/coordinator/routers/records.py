@@ -1,0 +1,125 @@
+"""The dataset: records of all jobs, and the workloads that they are of."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+from sqlalchemy.orm import Session
+
+from db.models import WorkloadRow
+from db.queries import by_key, champions, dataset
+from db.queries.dataset import Group, RecordFilter, RecordPart
+from db.queries.jobs import owner_of
+from services.coordinator.auth import Caller, InCaller
+from services.coordinator.context import InContext
+from services.coordinator.cursors import Limit, PlaceCursor, decode_number, decode_time, encode_place
+from services.coordinator.record_query import FAMILY, TARGET, RecordPage
+from tunesmith.answers.base import Page
+from tunesmith.answers.models import TensorBody
+from tunesmith.answers.records import RecordBody, TargetBest, WorkloadBody, WorkloadDetail, WorkloadGroup
+from tunesmith.errors import InvalidInput, NotFound
+from tunesmith.types import CacheState
+
+router = APIRouter(prefix="/v1", tags=["dataset"])
+
+
+@router.get("/records")
+def list_records(context: InContext, caller: InCaller, query: Annotated[RecordPage, Query()]) -> Page[RecordBody]:
+    """Measured candidates of all jobs, newest first. Jobs of other users are not named."""
+    if query.sort == "latency" and query.workload is None:
+        raise InvalidInput(
+            "sort=latency compares the records of one workload: name it with workload=HASH, or use sort=-id",
+            field="sort",
+            value=query.sort,
+        )
+    wanted, limit = query.wanted(), query.limit
+    with context.reading() as session:
+        found = []
+        if wanted.job is None or caller.sees(owner_of(session, wanted.job)):
+            found = _page(session, wanted, query.sort, query.cursor, limit + 1)
+    more = str(found[limit - 1].record.id) if len(found) > limit else None
+    return Page(items=[_record(part, caller) for part in found[:limit]], next_cursor=more)
+
+
+def _page(session: Session, wanted: RecordFilter, sort: str, cursor: str | None, limit: int) -> list[RecordPart]:
+    place = None if cursor is None else decode_number(cursor, 0)
+    if sort == "-id":
+        return dataset.newest(session, wanted, before=place, limit=limit)
+    if sort == "id":
+        return dataset.oldest(session, wanted, after=place, limit=limit)
+    try:
+        return dataset.fastest(session, wanted, after=place, limit=limit)
+    except LookupError as error:
+        raise InvalidInput(
+            f"the record {cursor} of the cursor is gone: begin with the first page again", field="cursor", value=cursor
+        ) from error
+
+
+def _record(part: RecordPart, caller: Caller) -> RecordBody:
+    row = part.record
+    return RecordBody.of(
+        row,
+        workload=row.workload_hash,
+        target=row.target_hash,
+        device_class=part.device_class,
+        sketch=row.sketch_hash,
+        revoked=row.revoked_at is not None,
+        job=row.job_id if caller.sees(part.owner) else None,
+    )
+
+
+@router.get("/workloads")
+def list_workloads(
+    context: InContext,
+    caller: InCaller,
+    family: Annotated[str | None, Query(max_length=100, description=FAMILY)] = None,
+    target: Annotated[str | None, Query(max_length=200, description=TARGET)] = None,
+    q: Annotated[str | None, Query(max_length=100, description="Part of a name, or the beginning of a hash.")] = None,
+    limit: Limit = 50,
+    cursor: PlaceCursor = None,
+) -> Page[WorkloadBody]:
+    """Tensor programs that have records, newest first."""
+    before = decode_time(cursor)
+    with context.reading() as session:
+        rows = dataset.workloads(session, family=family, target=target, text=q, before=before, limit=limit + 1)
+        counts = dataset.groups(session, [row.hash for row in rows[:limit]])
+    more = encode_place(rows[limit - 1].created_at, rows[limit - 1].hash) if len(rows) > limit else None
+    items = [WorkloadBody.of(row, **_about(row, counts)) for row in rows[:limit]]
+    return Page(items=items, next_cursor=more)
+
+
+@router.get("/workloads/{workload}")
+def show_workload(
+    context: InContext, caller: InCaller, workload: Annotated[str, Path(max_length=64)]
+) -> WorkloadDetail:
+    """One tensor program: what it computes, its records by target and precision, and the best on each target."""
+    with context.reading() as session:
+        row = by_key.find(session, WorkloadRow, workload)
+        if row is None or not dataset.has_records(session, workload):
+            raise NotFound(f"no record of a workload {workload} is known", field="hash", value=workload)
+        counts = dataset.groups(session, [workload])
+        best = champions.measured(session, workload)
+        return WorkloadDetail.of(
+            row,
+            **_about(row, counts),
+            groups=[WorkloadGroup.of(group) for group in counts],
+            best=[
+                TargetBest(
+                    target=target.hash,
+                    device_class=target.device_class,
+                    cache=CacheState(schedule.cache),
+                    latency=schedule.latency,
+                )
+                for schedule, target, _, _ in best
+            ],
+        )
+
+
+def _about(row: WorkloadRow, counts: list[Group]) -> dict[str, object]:
+    mine = [group for group in counts if group.workload == row.hash]
+    return {
+        "args": [TensorBody(name="", dtype=dtype, shape=shape) for dtype, shape in row.args],
+        "records": sum(group.records for group in mine),
+        "failures": sum(group.failures for group in mine),
+    }

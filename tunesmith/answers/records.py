@@ -1,0 +1,79 @@
+"""The performance dataset: records and workloads."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from pydantic import Field
+
+from tunesmith.answers.base import Answer
+from tunesmith.answers.models import TensorBody
+from tunesmith.types import CacheState, FailureKind
+
+
+class RecordBody(Answer):
+    """A measured candidate of any job.
+
+    ``sketch`` is null for the default schedule. ``processor`` and ``build`` (TVM's version) are empty where its
+    measurement did not say. ``job`` is null where the job is another user's, or deleted.
+    """
+
+    id: int
+    workload: str
+    family: str
+    target: str
+    device_class: str
+    processor: str
+    build: str
+    precision: str
+    cache: CacheState
+    simulated: bool
+    sketch: str | None
+    decisions: list[Any]
+    latency: float | None
+    samples: list[float]
+    failure: FailureKind | None
+    revoked: bool = Field(description="It is believed no longer: nothing learns from it.")
+    job: str | None
+    created_at: dt.datetime
+
+
+class WorkloadBody(Answer):
+    """A tensor program with records; ``args`` has the output last. ``records`` and ``failures`` leave out simulated
+    devices."""
+
+    hash: str
+    name: str
+    family: str
+    flops: float
+    args: list[TensorBody]
+    records: int
+    failures: int
+    created_at: dt.datetime
+
+
+class WorkloadGroup(Answer):
+    """Records of a workload on one target in one precision."""
+
+    target: str
+    device_class: str
+    precision: str
+    records: int
+    failures: int
+
+
+class TargetBest(Answer):
+    """The champion's latency on a target; ``cache``: where its runs found their arguments."""
+
+    target: str
+    device_class: str
+    cache: CacheState
+    latency: float
+
+
+class WorkloadDetail(WorkloadBody):
+    """One workload: its records by target and precision, and the best schedules, fastest first."""
+
+    groups: list[WorkloadGroup]
+    best: list[TargetBest]
