@@ -38,6 +38,7 @@ class EventKind(str, Enum):
     MODEL_DELETED = "model_deleted"
     MODEL_IMPORTING = "model_importing"
     NEW_BEST = "new_best"
+    PRECISION_CHOSEN = "precision_chosen"
     RECORDS_REVOKED = "records_revoked"
     REPORT_REFUSED = "report_refused"
     ROUND_FINISHED = "round_finished"

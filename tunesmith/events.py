@@ -192,7 +192,7 @@ class JobDeleted(EventData, kind=EventKind.JOB_DELETED):
 
 
 class JobQueued(EventData, kind=EventKind.JOB_QUEUED):
-    """A job was submitted."""
+    """A job was submitted; or its precision was chosen, and its model is imported in that (`from` preparing)."""
 
     id: str
     to: str
@@ -237,6 +237,14 @@ class NewBest(EventData, kind=EventKind.NEW_BEST):
     before: float | None
     record: int | None
     batch: int
+
+
+class PrecisionChosen(EventData, kind=EventKind.PRECISION_CHOSEN):
+    """The precision of a job that asked for `auto` was chosen."""
+
+    id: str
+    precision: str
+    reason: str
 
 
 class RecordsRevoked(EventData, kind=EventKind.RECORDS_REVOKED):

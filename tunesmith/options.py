@@ -17,6 +17,7 @@ from tunesmith.errors import (
     UnknownSpace,
 )
 from tunesmith.names import (
+    AUTO,
     COST_MODELS,
     DEFAULT_ALLOCATOR,
     DEFAULT_COST_MODEL,
@@ -29,6 +30,8 @@ from tunesmith.names import (
 from tunesmith.registry import check_name
 
 MIN_PRIORITY, MAX_PRIORITY = -10, 10
+DEFAULT_TOLERANCE: Final = 0.01
+"""What outputs may differ by with precision auto; see :class:`JobOptions`."""
 
 
 def _searchers() -> Collection[str]:
@@ -59,7 +62,7 @@ def choices(field: str) -> list[str]:
 
 
 def _name(field: str, default: str, description: str) -> Any:
-    """An option of ``CHOICES``. Its names are in the API's document; :meth:`JobOptions.check_names` refuses others."""
+    """An option of ``CHOICES``. Its names are in the API's document; :meth:`JobOptions.check_values` refuses others."""
 
     def list_names(schema: JsonDict) -> None:
         schema["enum"] = [*choices(field)]
@@ -90,18 +93,40 @@ class JobOptions(BaseModel):
         "precision",
         DEFAULT_PRECISION,
         "Types of the model's arithmetic; `bf16` multiplies numbers that are rounded to bfloat16, `int8` a quantised "
-        "model's bytes (CPUs).",
+        "model's bytes (CPUs); `auto` is the fastest whose outputs stay close to float32's.",
+    )
+    tolerance: float = Field(
+        DEFAULT_TOLERANCE,
+        gt=0,
+        le=1,
+        allow_inf_nan=False,
+        description="With precision auto: how far outputs may lie from float32's, the root mean square of the "
+        "difference as a part of theirs.",
     )
 
     def values(self) -> dict[str, Any]:
         """The options by name, without the further fields of a subclass."""
         return self.model_dump(include=set(JobOptions.model_fields))
 
-    def check_names(self) -> None:
-        """Refuse names that no registry knows.
+    def check_values(self) -> None:
+        """Refuse names that no registry knows, and a tolerance that is none or that nothing is held against.
 
         Raises:
             UnknownSearcher, UnknownCostModel, UnknownAllocator, UnknownSpace, UnknownPrecision: naming what there is.
+            InvalidInput: the tolerance.
         """
         for field, (_, error) in CHOICES.items():
             check_name(field, getattr(self, field), choices(field), error)
+        if not 0 < self.tolerance <= 1:
+            raise InvalidInput(
+                f"tolerance {self.tolerance:g} is no part of the outputs: give a number above 0, such as 0.01, up to 1",
+                field="tolerance",
+                value=self.tolerance,
+            )
+        if self.precision != AUTO and self.tolerance != DEFAULT_TOLERANCE:
+            raise InvalidInput(
+                f"tolerance is for precision auto, which chooses by it, and the precision is {self.precision}: ask for "
+                "precision auto, or leave the tolerance out",
+                field="tolerance",
+                value=self.tolerance,
+            )

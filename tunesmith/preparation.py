@@ -6,7 +6,7 @@ import itertools
 from dataclasses import dataclass, fields
 
 from tunesmith.errors import PrecisionUnavailable
-from tunesmith.names import BF16, FLOAT32, INT8, TVM_SPACE
+from tunesmith.names import AUTO, BF16, FLOAT32, INT8, TVM_SPACE
 from tunesmith.operators import OperatorSpec
 from tunesmith.options import JobOptions
 
@@ -79,11 +79,14 @@ def for_target(kind: str, operator: bool, options: JobOptions = JobOptions()) ->
     Args:
         kind: TVM's, such as ``llvm``.
         operator: a single operator, whose tensors keep the layouts of its spec.
-        options: what the user allows; TVM's space is that of the plain program.
+        options: what the user allows; TVM's space is that of the plain program. A model of precision auto is prepared
+            in float32 until that is chosen.
 
     Raises:
         PrecisionUnavailable: the precision is for models on CPUs in Tunesmith's space, and this is none.
     """
+    if options.precision == AUTO and not operator:
+        options = options.model_copy(update={"precision": FLOAT32})
     if options.precision != FLOAT32:
         _check_narrow(kind, operator, options)
         return Preparation(True, options.fast_math, bf16=options.precision == BF16, int8=options.precision == INT8)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Set
 class JobState(str, enum.Enum):
     """Life of a tuning job."""
 
-    QUEUED = "queued"  # waits for its model to be imported
+    QUEUED = "queued"  # waits for its model to be imported, once more where its precision was chosen meanwhile
     PREPARING = "preparing"  # design spaces are generated
     RUNNING = "running"
     PAUSED = "paused"
@@ -67,7 +67,7 @@ _J, _M, _R, _W = JobState, ModelState, RoundState, WorkState
 TRANSITIONS: Mapping[type[enum.Enum], Mapping[enum.Enum, Set[enum.Enum]]] = {
     JobState: {
         _J.QUEUED: {_J.PREPARING, _J.FAILED, _J.CANCELLED, _J.PAUSED},
-        _J.PREPARING: {_J.RUNNING, _J.FAILED, _J.CANCELLING, _J.CANCELLED},
+        _J.PREPARING: {_J.QUEUED, _J.RUNNING, _J.FAILED, _J.CANCELLING, _J.CANCELLED},
         _J.RUNNING: {_J.PAUSED, _J.FINISHING, _J.FAILED, _J.CANCELLING},
         _J.PAUSED: {_J.QUEUED, _J.RUNNING, _J.CANCELLING, _J.CANCELLED, _J.FAILED},
         _J.FINISHING: {_J.SUCCEEDED, _J.FAILED, _J.CANCELLING},

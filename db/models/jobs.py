@@ -10,7 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import Base, Created, Held, Leased
 from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
-from tunesmith.options import JobOptions
+from tunesmith.options import DEFAULT_TOLERANCE, JobOptions
 from tunesmith.states import JobState, RoundState, WorkState
 
 BigId = BigInteger().with_variant(Integer(), "sqlite")
@@ -41,7 +41,9 @@ class Job(Base, Created, Leased):
     fast_math: Mapped[bool] = mapped_column(default=True)  # allowed; the model's preparation records the result
     winograd: Mapped[bool] = mapped_column(default=True)  # the same
     space: Mapped[str] = mapped_column(String(60), default=DEFAULT_SPACE)  # which sketches its tasks have
-    precision: Mapped[str] = mapped_column(String(20), default=DEFAULT_PRECISION)
+    precision: Mapped[str] = mapped_column(String(20), default=DEFAULT_PRECISION)  # "auto" until it is chosen
+    tolerance: Mapped[float] = mapped_column(default=DEFAULT_TOLERANCE)  # by which it is chosen
+    precision_reason: Mapped[str | None] = mapped_column(String(1000))  # why that was chosen
     simulated: Mapped[bool] = mapped_column(default=False)  # a simulated device took part: its figures are invented
     started_at: Mapped[dt.datetime | None]
     finished_at: Mapped[dt.datetime | None]

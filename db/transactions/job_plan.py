@@ -10,11 +10,16 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Family, Job, JobTask, Model, SketchRow, TargetRow
-from db.transactions import champions
+from db.transactions import champions, events, model_import
 from db.transactions.default_schedules import keep_default
 from db.transactions.transitions import transition
 from db.transactions.upsert import insert_missing
-from tunesmith.states import JobState
+from tunesmith.events import PrecisionChosen
+from tunesmith.preparation import Preparation
+from tunesmith.states import JobState, ModelState
+
+MOST_REASON = 1000
+"""Characters of the reason for a precision."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,23 @@ def store_target(session: Session, target_hash: str, json: dict[str, Any], devic
     """Remember a canonical target."""
     row = {"hash": target_hash, "json": json, "device_class": device_class, "created_at": clock.now(session)}
     insert_missing(session, TargetRow, [row])
+
+
+def choose_precision(session: Session, job: Job, precision: str, reason: str, preparation: Preparation) -> bool:
+    """Store the precision of a locked job and the model that is prepared in it; True where that is to be imported.
+
+    The job is queued then, as one whose model was just uploaded.
+    """
+    model = session.get_one(Model, job.model_id)
+    own = model if model.variant_of is None else session.get_one(Model, model.variant_of)
+    wanted = model_import.prepared(session, own, preparation)
+    job.model_id, job.precision, job.precision_reason = wanted.id, precision, reason
+    session.flush()
+    events.append(session, PrecisionChosen(job.id, precision, reason), job.id)
+    if wanted.state is ModelState.READY:
+        return False
+    transition(session, job, JobState.QUEUED, attempt=job.attempt + 1, worker=None, deadline=None)
+    return True
 
 
 def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[PlannedTask]) -> None:

@@ -16,6 +16,8 @@ from db.transactions import events
 from db.transactions.transitions import transition
 from db.transactions.upsert import insert_missing
 from tunesmith.events import ModelDeleted, ModelImporting
+from tunesmith.preparation import Preparation
+from tunesmith.resources import MODEL, new_id
 from tunesmith.states import ModelState
 from tunesmith.types import TensorSpec, Workload
 
@@ -114,6 +116,26 @@ def find_or_add(session: Session, new: Model) -> tuple[Model, bool]:
         return found, False
     events.append(session, ModelImporting(new.public_id, new.preparation, new.name))
     return new, True
+
+
+def prepared(session: Session, model: Model, preparation: Preparation) -> Model:
+    """The model itself where it is prepared that way, else its variant, which is made and imported when it is new."""
+    if model.preparation == preparation.key:
+        return model
+    new = Model(
+        id=new_id(MODEL),
+        name=model.name,
+        source=model.source,
+        operator=model.operator,
+        sha256=model.sha256,
+        inputs_key=model.inputs_key,
+        size=model.size,
+        owner=model.owner,
+        state=ModelState.IMPORTING,
+        preparation=preparation.key,
+        variant_of=model.id,
+    )
+    return find_or_add(session, new)[0]
 
 
 def _double(session: Session, new: Model) -> Model | None:

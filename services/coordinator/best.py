@@ -178,7 +178,7 @@ def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]
         "trials": line.task.trials,
         "seed": None if stranger else finder.seed,
         "preparation": best.model.preparation,
-        "notes": notes.of(best.model),
+        "notes": notes.of(best.job, best.model),
         "tvm": environment.get("tvm", best.tvm),
         "device": environment.get("device", ""),
         "cache": cache_state(environment).value,

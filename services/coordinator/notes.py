@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from db.models import Model
+from db.models import Job, Model
 
 
-def of(model: Model) -> list[str]:
-    """What was asked of the preparation and could not be had."""
-    return [model.note] if model.note else []
+def of(job: Job, model: Model) -> list[str]:
+    """Why the precision was chosen, and what was asked of the preparation and could not be had."""
+    return [note for note in (job.precision_reason, model.note) if note]

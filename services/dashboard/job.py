@@ -149,7 +149,7 @@ class Notices:
         else:
             self._simulated.hide()
         if job.get("notes"):
-            self._notes.show("warn", "How the model was prepared", "; ".join(job["notes"]))
+            self._notes.show("busy", "How the model was prepared", "; ".join(job["notes"]))
         else:
             self._notes.hide()
         error = job.get("error")

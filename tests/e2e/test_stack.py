@@ -262,7 +262,7 @@ def test_tunesmith_is_a_tuner_like_the_others(own_stacks, stack_env, tmp_path):
     assert steering == {"TUNESMITH_LEASE_FILE": stack_env["TUNESMITH_LEASE_FILE"]}
 
 
-def test_a_waiting_job_goes_on_when_a_simulated_device_joins(stack, client, stack_env, capsys):
+def test_a_waiting_job_goes_on_when_a_simulated_device_joins(stack, client, stack_env, tmp_path, capsys):
     facts = stack.data_dir / "connection.json"
     assert facts.stat().st_mode & 0o777 == 0o600
 
@@ -279,8 +279,16 @@ def test_a_waiting_job_goes_on_when_a_simulated_device_joins(stack, client, stac
     assert queues[queue]["waiting"] == 1
     assert client.job(job.id).progress.trials == 0
 
-    other = client.submit(operator=PRODUCT, target="nvidia/nvidia-h100", trials=2, **LIGHT)
-    wait_for(lambda: client.job(other.id).waiting_for == {"device_class": CLASS}, "the other job to wait", WAIT)
+    net, target = Net(6, 32), {"kind": "llvm", "mcpu": "znver4", "num-cores": 64}
+    path = net.save(tmp_path / "net.onnx", net.op("MatMul", "x", net.random(32, 48)))
+    model = client.wait_model(client.upload_model(path).id, timeout=WAIT)
+    other = client.submit(model_id=model.id, target=target, trials=2, precision="auto", **LIGHT)
+    narrow = {"device_class": "llvm-znver4-64"}
+    wait_for(lambda: client.job(other.id).waiting_for == narrow, "the other job to wait", WAIT)
+    found = client.job(other.id)
+    assert found.precision == "bf16"
+    assert found.notes[0].startswith("auto chose bf16 (bf16: rms 0.")
+    assert {event.kind for event in client.events(other.id)} >= {"job_queued", "precision_chosen", "job_running"}
     client.cancel(other.id)
     assert client.wait(other.id, timeout=WAIT).state is JobState.CANCELLED
 

@@ -119,9 +119,9 @@ class Hostile:
 
 
 def _out_of_memory() -> Any:
-    from workers.tvm_backend.frontends.boxed_import import _told
+    from workers.tvm_backend.frontends.boxed_import import told
 
-    return _told(lambda: bytearray(1 << 45))
+    return told(lambda: bytearray(1 << 45))
 
 
 class FakeImporter:

@@ -151,7 +151,8 @@ class JobBody(JobOptions, JobHead):
     ``check``: of the compiled model's outputs; null before it is done, and where it is not asked for.
     ``reference``: the fastest other runtime at hand, of all ``references`` that were tried, fastest first. Where a job
     that was checked has none, ``reference_missing`` says why.
-    ``notes``: what was asked of the model's preparation and could not be had.
+    ``precision`` is ``auto`` until it is chosen. ``notes``: why it was chosen, and what was asked of the model's
+    preparation and could not be had.
     """
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True, json_schema_extra=_state_options)

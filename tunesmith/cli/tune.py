@@ -31,7 +31,8 @@ from tunesmith.cli.resumed import resumed
 from tunesmith.cli.summary import report, summarise, write
 from tunesmith.client import DEFAULT_URL, Client, EmbeddedStack, Job
 from tunesmith.errors import InvalidInput, JobFailed, TunesmithError
-from tunesmith.names import INT8
+from tunesmith.event_kinds import EventKind
+from tunesmith.names import AUTO, INT8
 from tunesmith.operators import looks_like_operator
 from tunesmith.options import JobOptions
 from tunesmith.states import JobState
@@ -53,6 +54,8 @@ class Request:
     name: str | None
     options: JobOptions
     inputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    wide: str | None = None
+    """The float32 model that is tuned instead, where precision auto does not choose int8 for ``model``."""
 
 
 @with_job_options
@@ -109,7 +112,8 @@ def tune(
         with _connection(request, chosen, key, data_dir, display) as (client, own):
             job, spent = _run(client, request, own, display)
             display.phase("saving")
-            summary = summarise(client, job, request.model, target, spent)
+            model = request.wide if request.wide and job.precision != INT8 else request.model
+            summary = summarise(client, job, model, target, spent)
             if out is not None:
                 write(client, job, out, summary)
         display.job(job)
@@ -120,7 +124,7 @@ def _checked(request: Request, inputs: list[str]) -> Request:
     """Everything that can be refused without a server, cheapest first; with ``inputs`` and a limit."""
     parse_target(request.target)
     check_limits(request.trials, request.seconds, request.options.seed)
-    request.options.check_names()
+    request.options.check_values()
     shapes = parse_inputs(inputs)
     check_model(request.model)
     if not looks_like_operator(request.model):
@@ -138,14 +142,18 @@ def _checked(request: Request, inputs: list[str]) -> Request:
 def _quantised(request: Request, calibration: Path, out: Path | None, display: Display) -> Request:
     """The same for the int8 model that is made here; no server quantises.
 
+    With precision auto it stays that for the float32 model where the int8 one is beyond the tolerance.
+
     Raises:
         InvalidInput: it is not wanted, or there is no place for it; and what the quantiser refuses.
     """
     from tunesmith.cli.quantize import lines, quantised
 
-    if request.options.precision != INT8:
+    if request.options.precision not in (INT8, AUTO):
         raise InvalidInput(
-            "--calibration is for int8 models: add --precision int8", field="calibration", value=str(calibration)
+            "--calibration is for int8 models: add --precision int8 or auto",
+            field="calibration",
+            value=str(calibration),
         )
     if out is None:
         raise InvalidInput(
@@ -162,7 +170,12 @@ def _quantised(request: Request, calibration: Path, out: Path | None, display: D
         raise
     for name, value in lines(made):
         display.say(f"{name:10} {value}")
-    return replace(request, model=str(out / QUANTISED))
+    if request.options.precision == INT8:
+        return replace(request, model=str(out / QUANTISED))
+    if made.rms > request.options.tolerance:
+        display.say(f"int8       not used: {request.options.tolerance:.2%} rms is allowed")
+        return request
+    return replace(request, model=str(out / QUANTISED), wide=request.model)
 
 
 @contextmanager
@@ -190,6 +203,12 @@ def _connection(
             yield client, True
         finally:
             display.phase("stopping", "the embedded stack")
+
+
+def _not_int8(client: Client, job: str) -> str:
+    """Why precision auto chose another one than int8; empty where it did not, or the job ended before."""
+    chosen = next((each.data for each in client.follow(job) if each.kind == EventKind.PRECISION_CHOSEN), None)
+    return str(chosen["reason"]) if chosen is not None and chosen["precision"] != INT8 else ""
 
 
 def reachable(key: str | None) -> str | None:
@@ -220,6 +239,10 @@ def _run(client: Client, request: Request, own: bool, display: Display) -> tuple
     )
     display.say(f"job {submitted.id} (dashboard: {client.url})")
     try:
+        if request.wide is not None and (why := _not_int8(client, submitted.id)):
+            client.cancel(submitted.id)
+            display.say(f"the float32 model is tuned instead: {why}")
+            return _run(client, replace(request, model=request.wide, wide=None, seconds=budget), own, display)
         job = follow(client, submitted.id, display)
     except KeyboardInterrupt:
         if own:

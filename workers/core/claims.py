@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, TunesmithError, from_problem
 from tunesmith.types import TensorSpec, Workload
@@ -57,6 +57,17 @@ class SplitClaim(_Claim):
         return tuple(TensorSpec(dtype, tuple(shape), name) for name, dtype, shape in self.inputs)
 
 
+class PrecisionClaim(_Claim):
+    """How far a model's outputs in a precision lie from float32's; ``why`` there is no figure."""
+
+    precision: Literal["bf16", "int8"]
+    rms: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+    why: Text
+
+
+_PRECISIONS = TypeAdapter(Annotated[list[PrecisionClaim], Field(max_length=10)])
+
+
 class _Error(BaseModel):
     field: Text | None = None
     value: Any = None
@@ -85,6 +96,15 @@ def split(answer: Any) -> SplitClaim:
     done(answer)
     try:
         return SplitClaim.model_validate(answer["done"])
+    except ValidationError as error:
+        raise _refused(error) from error
+
+
+def precisions(answer: Any) -> list[PrecisionClaim]:
+    """What came of trying precisions. Raises what :func:`split` raises."""
+    done(answer)
+    try:
+        return _PRECISIONS.validate_python(answer["done"])
     except ValidationError as error:
         raise _refused(error) from error
 

@@ -6,7 +6,7 @@ import logging
 import math
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,7 +30,7 @@ log = logging.getLogger("tunesmith.import")
 
 QUADS = "_quads"
 """How the families of products of bytes end."""
-IMPORTER = "workers.tvm_backend.frontends.boxed_import:Importer"
+IMPORTER = "workers.tvm_backend.run.precisions:Importer"
 LOAD_SECONDS = 120.0
 MODULE_BYTES = 1 << 30
 TASK_BYTES = 64 << 20
@@ -107,6 +107,20 @@ class Importing:
                 return Imported(module, params, split.specs(), _tasks(box, split, blobs), split.params_size, note)
         except BadOutput as error:
             raise ModelRejected(f"the import gave an invalid result: {error}", field="file") from error
+
+    def try_precisions(
+        self, upload: Upload, preparations: Sequence[Preparation], tolerance: float
+    ) -> Sequence[claims.PrecisionClaim]:
+        """How far the outputs of preparations of a file lie from float32's, up to the first within the tolerance.
+
+        Raises:
+            What :meth:`run` raises.
+        """
+        assert upload.path is not None
+        with self._of(torch=upload.source == "pt2").open(self._limits()) as box:
+            shutil.copyfile(upload.path, box.folder / MODEL)
+            wanted = (upload.source, dict(upload.shapes), list(preparations), tolerance)
+            return claims.precisions(self._ask(box, "try_precisions", *wanted))
 
     def _of(self, torch: bool) -> Boxes:
         if torch not in self._boxes:

@@ -13,7 +13,9 @@ from db.transactions import job_plan
 from db.transactions.job_plan import PlannedTask
 from tunesmith.errors import MissingDependency, NothingToTune
 from tunesmith.messages import PrepareJob
+from tunesmith.names import AUTO
 from tunesmith.targets import Target, choose, parse_target
+from workers.core import precision
 from workers.core.context import Context
 from workers.core.leased import Lease, run_leased
 from workers.tvm_backend import host
@@ -32,9 +34,13 @@ def prepare_job(context: Context, message: PrepareJob) -> bool:
     def work(lease: Lease) -> None:
         with context.readers() as session:
             job = by_key.existing(session, Job, message.job_id)
-            tasks = models.tasks(session, job.model_id)
         target = resolve(context, job.target_spec)
         warm(target.kind)
+        if job.precision == AUTO and precision.settle(context, lease, job, target):
+            return  # it is prepared once its model is imported in that precision
+        with context.readers() as session:
+            job = by_key.existing(session, Job, message.job_id)
+            tasks = models.tasks(session, job.model_id)
 
         def prepared(each: tuple[ModelTask, WorkloadRow]) -> PlannedTask:
             lease.check()

@@ -79,7 +79,7 @@ def _body(parts: jobs.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: 
         references=references,
         reference_missing=reference.why_none(job, model.source, parts.evaluation, references),
         waiting_for=_waiting_for(parts, fleet),
-        notes=notes.of(model),
+        notes=notes.of(job, model),
     )
 
 

@@ -25,7 +25,7 @@ from tunesmith.answers.base import Page
 from tunesmith.answers.models import ModelBody, ModelTaskBody, TensorBody
 from tunesmith.errors import Conflict, InvalidInput, NotFound, StorageQuotaExceeded
 from tunesmith.operators import parse_operator
-from tunesmith.preparation import Preparation, for_target, of_operator
+from tunesmith.preparation import for_target, of_operator
 from tunesmith.resources import MODEL, new_id
 from tunesmith.states import ModelState
 
@@ -132,26 +132,6 @@ def operator_model(session: Session, operator: str, owner: str) -> Model:
     model, _ = find_or_add(session, new)
     _import_again(session, model, new.preparation)
     return model
-
-
-def prepared(session: Session, model: Model, preparation: Preparation) -> Model:
-    """The model itself where it is prepared that way, else its variant, which is made and imported when it is new."""
-    if model.preparation == preparation.key:
-        return model
-    new = Model(
-        id=new_id(MODEL),
-        name=model.name,
-        source=model.source,
-        operator=model.operator,
-        sha256=model.sha256,
-        inputs_key=model.inputs_key,
-        size=model.size,
-        owner=model.owner,
-        state=ModelState.IMPORTING,
-        preparation=preparation.key,
-        variant_of=model.id,
-    )
-    return find_or_add(session, new)[0]
 
 
 def _import_again(session: Session, model: Model, preparation: str) -> None:

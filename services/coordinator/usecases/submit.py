@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from db import clock
 from db.models import IdempotencyKey, Job, Model
 from db.queries import by_key, devices
-from db.transactions import idempotency, job_requests, locks
+from db.transactions import idempotency, job_requests, locks, model_import
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.requests import JobRequest
@@ -98,7 +98,7 @@ def check(request: JobRequest) -> None:
         parse_operator(request.operator)
     parse_target(request.target)
     check_budget(request.budget.trials, request.budget.seconds)
-    request.check_names()
+    request.check_values()
 
 
 def _check_available(request: JobRequest, unavailable: tuple[str, ...]) -> None:
@@ -170,7 +170,7 @@ def _model(session: Session, caller: Caller, request: JobRequest) -> tuple[Model
     kind = parse_target(request.target).kind
     spec = parse_operator(str(model.operator)) if model.source == "operator" else None
     wanted = for_target(kind, False, request) if spec is None else of_operator(kind, spec, request)
-    model = models.prepared(session, model, wanted)
+    model = model_import.prepared(session, model, wanted)
     _check_usable(model)
     return model, request.precision if spec is None else spec.precision
 

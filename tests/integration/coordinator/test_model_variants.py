@@ -86,6 +86,11 @@ def test_each_refusal_has_a_variant_of_its_own(api: Api) -> None:
     ]
     operator = [submit(api, winograd=choice)["model_id"] for choice in (True, False)]
     assert operator[0] == operator[1], "an operator keeps the layouts of its spec"
+    chosen = submit(api, operator=None, model_id=model_id, precision="auto", tolerance=0.05)
+    assert (chosen["precision"], chosen["tolerance"], chosen["notes"]) == ("auto", 0.05, [])
+    assert rows(api, Job)[-1].model_id == model_id, "it is in float32 until its precision is chosen"
+    refused_ = problem(api.client.post("/v1/jobs", json={**GEMM, "precision": "auto"}), 422, "precision_unavailable")
+    assert "a single operator has its precision in its type" in refused_["detail"]
     narrow = submit(api, operator="gemm:8x16x32:bf16")
     assert narrow["precision"] == "bf16"
     wanted = for_target("llvm", False, JobOptions(precision="bf16"))

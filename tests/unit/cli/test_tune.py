@@ -5,14 +5,17 @@ from __future__ import annotations
 import inspect
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx2
 import pytest
 
 from services.coordinator.requests import JobRequest
 from tunesmith import extras
-from tunesmith.cli import main, tune
+from tunesmith.cli import main, progress, tune
 from tunesmith.errors import TargetUnavailable
+from tunesmith.options import JobOptions
+from tunesmith.states import JobState
 
 pytestmark = pytest.mark.usefixtures("quick")
 RUNNING = {"id": "j1", "state": "running", "progress": {"trials": 3, "trials_budget": 9, "seconds": 4}}
@@ -172,3 +175,36 @@ def test_interrupting_tune_leaves_a_running_servers_job_alone(run, server, monke
     assert status == main.INTERRUPTED
     assert "jobs watch j1" in err
     assert not [request for request in server["seen"] if request.url.path.endswith("/cancel")]
+
+
+def test_the_float32_model_is_tuned_where_auto_does_not_choose_int8(monkeypatch, tmp_path, capsys):
+    chosen, cancelled, submitted = ["int8", "bf16", "float32"], [], []
+    made = SimpleNamespace
+
+    class Answers:
+        url = "http://h"
+
+        def upload_model(self, path, inputs):
+            return made(id=path)
+
+        def wait_model(self, model):
+            return made(id=model)
+
+        def submit(self, **values):
+            submitted.append(values["model_id"])
+            return made(id=f"j{len(submitted)}")
+
+        def follow(self, job):
+            data = {"precision": chosen[len(submitted) - 1], "reason": "auto chose otherwise"}
+            return iter([made(kind="job_queued", data={}), made(kind="precision_chosen", data=data)])
+
+        def cancel(self, job):
+            cancelled.append(job)
+
+    monkeypatch.setattr(tune, "follow", lambda client, job, display: made(id=job, state=JobState.SUCCEEDED))
+    request = tune.Request("q.onnx", "cpu", 4, None, False, None, JobOptions(precision="auto"), wide="m.onnx")
+    with progress.shown("tuning") as display:
+        assert tune._run(Answers(), request, False, display)[0].id == "j1"
+        assert tune._run(Answers(), request, False, display)[0].id == "j3"
+    assert (submitted, cancelled) == (["q.onnx", "q.onnx", "m.onnx"], ["j2"])
+    assert "the float32 model is tuned instead: auto chose otherwise" in capsys.readouterr().err

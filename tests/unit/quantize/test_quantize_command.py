@@ -125,4 +125,7 @@ def test_tune_quantises_first_or_says_what_it_needs(
     assert run_command_line([*given, "--precision", "int8", "--out", str(out)]) == 1
     (request,) = tuned
     assert request.model == str(out / tune.QUANTISED)
+    for tolerance, model_, wide in (("1", request.model, str(model)), ("1e-9", str(model), None)):
+        assert run_command_line([*given, "--precision", "auto", "--tolerance", tolerance, "--out", str(out)]) == 1
+        assert (tuned[-1].model, tuned[-1].wide) == (model_, wide)
     assert {"QuantizeLinear", "DequantizeLinear"} <= {node.op_type for node in onnx.load(request.model).graph.node}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 from typing import get_type_hints
 
 import pytest
@@ -16,7 +17,14 @@ from services.coordinator.scheduling.snapshot import JobSnapshot
 from tunesmith.answers.jobs import JobBody
 from tunesmith.cli import tune
 from tunesmith.client import Job as ClientJob
-from tunesmith.errors import UnknownAllocator, UnknownCostModel, UnknownPrecision, UnknownSearcher, UnknownSpace
+from tunesmith.errors import (
+    InvalidInput,
+    UnknownAllocator,
+    UnknownCostModel,
+    UnknownPrecision,
+    UnknownSearcher,
+    UnknownSpace,
+)
 from tunesmith.options import MAX_PRIORITY, JobOptions
 
 pytestmark = pytest.mark.parallel
@@ -33,7 +41,8 @@ OTHER = JobOptions(
     fast_math=False,
     winograd=False,
     space="tvm",
-    precision="bf16",
+    precision="auto",
+    tolerance=0.02,
 )
 
 
@@ -86,6 +95,23 @@ def test_a_request_becomes_a_row_and_the_same_options_again() -> None:
     ],
 )
 def test_an_unknown_name_is_refused_with_those_that_there_are(field: str, error: type[Exception]) -> None:
-    OTHER.check_names()
+    OTHER.check_values()
     with pytest.raises(error, match="there are .*" + str(getattr(OTHER, field))):
-        OTHER.model_copy(update={field: "magic"}).check_names()
+        OTHER.model_copy(update={field: "magic"}).check_values()
+
+
+@pytest.mark.parametrize(
+    ("precision", "tolerance", "says"),
+    [
+        ("auto", 0.0, "tolerance 0 is no part of the outputs: give a number above 0, such as 0.01, up to 1"),
+        ("auto", -1.0, "tolerance -1 is no part"),
+        ("auto", 1.5, "tolerance 1.5 is no part"),
+        ("auto", float("nan"), "tolerance nan is no part"),
+        ("auto", float("inf"), "tolerance inf is no part"),
+        ("bf16", 0.02, "tolerance is for precision auto, which chooses by it, and the precision is bf16: ask for"),
+    ],
+)
+def test_a_tolerance_is_a_number_that_something_is_held_against(precision: str, tolerance: float, says: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(says)) as caught:
+        JobOptions.model_construct(precision=precision, tolerance=tolerance).check_values()
+    assert caught.value.field == "tolerance"

@@ -52,7 +52,7 @@ class Importer:
         self, source: str, operator: str, shapes: Mapping[str, tuple[int, ...]], preparation: Preparation
     ) -> dict[str, Any]:
         """The model, or an operator, into ``MODULE`` and ``PARAMS``; answers with the note on it."""
-        return _told(lambda: _prepare(source, operator, shapes, preparation))
+        return told(lambda: _prepare(source, operator, shapes, preparation))
 
     def split(self) -> dict[str, Any]:
         """The module's inputs and tasks; the modules of these become files.
@@ -60,10 +60,10 @@ class Importer:
         Call it in a box that has seen no user's file: tasks are shared among users by their hash, which must be that
         of the module and not what somebody says that it is.
         """
-        return _told(_split)
+        return told(_split)
 
 
-def _told(work: Callable[[], Any]) -> dict[str, Any]:
+def told(work: Callable[[], Any]) -> dict[str, Any]:
     """What was made of it; an error that says why the model cannot be had is an answer, too."""
     try:
         return {"done": work()}

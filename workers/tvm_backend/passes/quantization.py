@@ -12,6 +12,15 @@ from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout.expressions import operator, shape
 from workers.tvm_backend.passes.layout.grids import KEEPING
 
+MARKS = frozenset({"relax.quantize", "relax.dequantize", "relax.round"})
+"""Operators of which a quantised model has one at least; importers write some as float32 that is rounded."""
+
+
+def is_quantised(mod: tvm.IRModule) -> bool:
+    """Whether an imported model may be a quantised one."""
+    main = mod["main"].body
+    return any(operator(binding.value) in MARKS for block in main.blocks for binding in block.bindings)
+
 
 @mutator
 class _Floats(PyExprMutator):  # type: ignore[misc]

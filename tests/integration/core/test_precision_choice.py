@@ -1,0 +1,98 @@
+"""Precision auto: which one a job gets, on what ground, and that its model is imported in it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import core_flow
+import pytest
+import sqlalchemy as sa
+from core_flow import row
+from small_nets import Net
+
+from db.models import Event, Job, JobTask, Model
+from db.transactions.transitions import transition
+from tunesmith.errors import ModelRejected
+from tunesmith.messages import IngestModel, PrepareJob
+from tunesmith.preparation import for_target
+from tunesmith.states import JobState
+from tunesmith.targets import Target
+from workers.core import ingest, prepare
+from workers.core.claims import PrecisionClaim
+from workers.core.context import Context
+from workers.core.importing import Importing
+from workers.core.precision import choose, unavailable
+
+pytestmark = pytest.mark.parallel
+
+NARROW = '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
+CHOSEN = r"auto chose bf16 \(bf16: rms 0\.\d+ % of float32's outputs, 1 % allowed; int8: the model is not quantised\)"
+
+
+@pytest.fixture
+def imported(context: Context, tmp_path: Path) -> Context:
+    """With two products with weights, imported in float32."""
+    net = Net(6, 32)
+    y = net.op("Relu", net.op("MatMul", "x", net.random(32, 48)))
+    path = net.save(tmp_path / "net.onnx", net.op("MatMul", y, net.random(48, 16)))
+    sha = context.blobs.put_bytes(path.read_bytes())
+    with context.sessions.begin() as session:
+        key = for_target("llvm", operator=False).key
+        session.add(Model(id="m1", name="net", source="onnx", sha256=sha, preparation=key))
+    assert ingest.import_model(context, IngestModel(model_id="m1", attempt=1))
+    return context
+
+
+def test_a_job_waits_for_its_model_in_the_precision_that_was_chosen(imported: Context) -> None:
+    core_flow.add_job(imported, target=NARROW, precision="auto")
+    assert prepare.prepare_job(imported, PrepareJob(job_id="j1", attempt=1))
+    job = row(imported, Job, "j1")
+    assert (job.state, job.precision, job.attempt) == (JobState.QUEUED, "bf16", 2)
+    variant = row(imported, Model, job.model_id)
+    assert (variant.variant_of, variant.preparation) == ("m1", for_target("llvm", False, job.options).key)
+    with imported.readers() as session:
+        (said,) = session.scalars(sa.select(Event.data).where(Event.kind == "precision_chosen"))
+    assert said == {"id": "j1", "precision": "bf16", "reason": job.precision_reason}
+    assert re.fullmatch(CHOSEN, said["reason"])
+    assert ingest.import_model(imported, IngestModel(model_id=variant.id, attempt=1))
+    with imported.sessions.begin() as session:
+        transition(session, session.get_one(Job, "j1"), JobState.PREPARING)
+    assert prepare.prepare_job(imported, PrepareJob(job_id="j1", attempt=2))
+    assert row(imported, Job, "j1").state is JobState.RUNNING
+    with imported.readers() as session:
+        assert any("pairs" in name for name in session.scalars(sa.select(JobTask.name)))
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_job_stays_in_float32_and_goes_on(imported: Context, monkeypatch: pytest.MonkeyPatch, failing: bool) -> None:
+    def broken(*_: object) -> None:
+        raise ModelRejected("the import was stopped after 600 s", field="file")
+
+    monkeypatch.setattr(Importing, "try_precisions", broken)
+    core_flow.add_job(imported, target=NARROW if failing else core_flow.TARGET, precision="auto")
+    assert prepare.prepare_job(imported, PrepareJob(job_id="j1", attempt=1))
+    job = row(imported, Job, "j1")
+    assert (job.state, job.precision, job.model_id) == (JobState.RUNNING, "float32", "m1")
+    why = "the import was stopped after 600 s" if failing else "the target has no instruction for it"
+    assert job.precision_reason == f"auto chose float32 (int8: {why}; bf16: {why})"
+
+
+def test_the_first_precision_within_the_tolerance_is_chosen() -> None:
+    int8, bf16 = (PrecisionClaim(precision=each, rms=rms, why="") for each, rms in (("int8", 0.02), ("bf16", 4e-3)))
+    found = choose([int8, bf16], {}, 0.01)
+    assert found.precision == "bf16"
+    allowed = "% of float32's outputs, 1 % allowed"
+    assert found.reason == f"auto chose bf16 (bf16: rms 0.4 {allowed}; int8: rms 2 {allowed})"
+    assert choose([int8], {}, 0.02).precision == "int8"
+    assert choose([int8, bf16], {}, 1e-3).precision == "float32"
+    unknown = PrecisionClaim(precision="bf16", rms=None, why="it cannot be run")
+    assert choose([unknown], {"int8": "no"}, 1.0).reason == "auto chose float32 (int8: no; bf16: it cannot be run)"
+
+
+def test_what_has_no_narrow_kernels_has_its_reason() -> None:
+    cuda = Target({"kind": "cuda", "arch": "sm_90"})
+    assert set(unavailable("all", cuda).values()) == {"targets of kind cuda have no kernels for it"}
+    assert set(unavailable("tvm", Target({"kind": "llvm"})).values()) == {"the space tvm has no kernels for it"}
+    assert unavailable("all", Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})) == {}
+    assert set(unavailable("all", Target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2}))) == {"bf16"}
