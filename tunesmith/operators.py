@@ -7,13 +7,15 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from tunesmith.arithmetic import ROUNDED
+from tunesmith.arithmetic import NARROW
 from tunesmith.errors import InvalidOperator
 from tunesmith.model_limits import MAX_ELEMENTS
-from tunesmith.names import FLOAT32
+from tunesmith.names import FLOAT32, INT8
 from tunesmith.types import TensorSpec
 
 DTYPES = ("float32", "float16", "float64")
+TENSORS: Mapping[str, str] = {INT8: "uint8"}
+"""Type of inputs and outputs by precision, where it is not float32."""
 NARROW_KINDS = ("gemm", "dense", "conv2d")
 """Products with weights, which may be of a narrow type."""
 
@@ -36,7 +38,7 @@ class OperatorSpec:
         kind: ``gemm`` C[M,N] = A[M,K] B[K,N]; ``bmm`` the same per batch B; ``dense`` A[M,K] W[N,K]^T; ``conv2d``
             NCHW with OIHW weights; ``depthwise`` NCHW with one K×K filter per channel; ``softmax`` over the last axis;
             ``layernorm`` over the last axis with scale and shift.
-        dtype: data type of every tensor.
+        dtype: data type of every tensor; ``uint8`` where the precision is int8, whose weights are ``int8``.
         precision: precision of the arithmetic. In a narrow one the weights are constants, as in a model that is tuned
             with that precision; they are packed when it is prepared.
         dims: (M, N, K), (B, M, N, K), the input's NCHW, or the input's shape.
@@ -59,8 +61,8 @@ class OperatorSpec:
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The arguments in order, weights included."""
-        shapes = _SHAPES[self.kind](self)[:-1]
-        return tuple(TensorSpec(self.dtype, shape, name) for name, shape in shapes)
+        shapes, weights = _SHAPES[self.kind](self)[:-1], INT8 if self.precision == INT8 else self.dtype
+        return tuple(TensorSpec(weights if name in self.weights else self.dtype, shape, name) for name, shape in shapes)
 
     @property
     def weights(self) -> frozenset[str]:
@@ -146,21 +148,19 @@ def parse_operator(text: str) -> OperatorSpec:
             raise _invalid(kind, f"{','.join(parts[1:])!r} is not understood", text)
         _check_rank(kind, shape, text)
         spec = OperatorSpec(kind, dtype, shape, canonical=f"{kind}:{_join(shape)}:{dtype}")
-    if dtype in ROUNDED:
-        spec = replace(spec, dtype="float32", precision=dtype)
+    if dtype in NARROW:
+        spec = replace(spec, dtype=TENSORS.get(dtype, FLOAT32), precision=dtype)
     _check_size(spec, text)
     return spec
 
 
 def _check_type(kind: str, dtype: str, text: str) -> None:
-    if dtype in ROUNDED and kind in NARROW_KINDS:
+    if dtype in NARROW and kind in NARROW_KINDS:
         return
-    if dtype in ROUNDED:
+    if dtype in NARROW:
         raise _invalid(kind, f"{dtype} is for products with weights ({', '.join(NARROW_KINDS)})", text)
-    if dtype == "int8":
-        raise _invalid(kind, "the type 'int8' is not there yet for single operators", text)
     if dtype not in DTYPES:
-        raise _invalid(kind, f"the type {dtype!r} is not one of {', '.join((*DTYPES, *ROUNDED))}", text)
+        raise _invalid(kind, f"the type {dtype!r} is not one of {', '.join((*DTYPES, *NARROW))}", text)
 
 
 def _invalid(kind: str, problem: str, text: str) -> InvalidOperator:

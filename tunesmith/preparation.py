@@ -116,7 +116,7 @@ def _check_narrow(kind: str, operator: bool, options: JobOptions) -> None:
     if operator:
         raise PrecisionUnavailable(
             f"precision {options.precision} is for models; a single operator has its precision in its type: write it "
-            "as bf16, such as gemm:128x768x3072:bf16, and leave precision out",
+            "as bf16 or int8, such as gemm:128x768x3072:bf16, and leave precision out",
             field="precision",
         )
     if options.space == TVM_SPACE:

@@ -12,6 +12,7 @@ import torch
 from encoders import Encoder, save
 from numerics import light_model
 from onnx import TensorProto, helper
+from small_nets import calls, run_network
 
 from benchmarks.operators.onnx_models import write_operator
 from tunesmith.errors import (
@@ -31,7 +32,7 @@ from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
-from workers.tvm_backend.frontends import import_model  # noqa: E402
+from workers.tvm_backend.frontends import import_model, operator_module  # noqa: E402
 from workers.tvm_backend.frontends.operator_module import prepare_operator  # noqa: E402
 from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
 
@@ -164,8 +165,29 @@ def test_an_operator_in_bf16_is_what_its_model_is_with_that_precision(spec: str,
     assert [each.name for each in both[0].inputs] == [t.name for t in parsed.inputs if t.name not in parsed.weights]
 
 
-@pytest.mark.parametrize("spec", ["gemm:8x32x15:bf16", "gemm:8x7x16:bf16", "conv2d:1x8x8x8,8x8x1x1:bf16"])
-def test_an_operator_of_which_nothing_would_be_bf16_is_refused(spec: str) -> None:
+@pytest.mark.parametrize("spec", ["gemm:8x32x16:int8", "dense:8x32x16:int8", "conv2d:1x16x6x6,32x16x3x3,s1,p1:int8"])
+def test_an_operator_in_int8_takes_and_makes_bytes(spec: str) -> None:
+    parsed = parse_operator(spec)
+    made = prepare_operator(parsed, of_operator("llvm", parsed))
+    assert sum(count for name, count in calls(made.module).items() if "quads_scaled" in name) == 1
+    assert [(each.name, each.dtype) for each in made.inputs] == [(parsed.inputs[0].name, "uint8")]
+    codes = np.random.default_rng(0).integers(0, 256, parsed.inputs[0].shape).astype(np.uint8)
+    (ours,) = run_network(made, codes)
+    weight = operator_module.drawn(parsed, parsed.inputs[1]).value.numpy()
+    x = torch.tensor((codes.astype(np.float32) - operator_module.CODE_OF_ZERO) * operator_module.INPUT_STEP)
+    if parsed.kind == "conv2d":
+        right = torch.nn.functional.conv2d(x, torch.tensor(weight), padding=1).numpy()
+    else:
+        right = x.numpy() @ (weight if parsed.kind == "gemm" else weight.T)
+    expected = np.rint(np.clip(right / operator_module.OUTPUT_STEP + operator_module.CODE_OF_ZERO, 0, 255))
+    assert (ours.dtype, ours.shape) == (np.uint8, parsed.output.shape)
+    assert np.abs(ours.astype(int) - expected).max() <= 1, "one rounding may fall otherwise"
+    assert (ours != expected).mean() < 0.01
+    assert ours.std() > 20
+
+
+@pytest.mark.parametrize("spec", ["gemm:8x32x15:bf16", "gemm:8x7x16:bf16", "gemm:8x32x14:int8"])
+def test_an_operator_of_which_nothing_would_be_narrow_is_refused(spec: str) -> None:
     parsed = parse_operator(spec)
     with pytest.raises(InvalidOperator, match=r"would be computed in float32.*write its type as float32"):
         prepare_operator(parsed, of_operator("llvm", parsed))

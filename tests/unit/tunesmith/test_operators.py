@@ -81,14 +81,17 @@ def test_shapes(text: str, canonical: str, inputs: list[tuple[int, ...]], output
     assert (spec.precision, spec.dtype == "float32") == ("bf16", True) or not text.endswith("bf16")
 
 
-def test_bf16_is_for_products_with_weights_and_int8_is_not_there() -> None:
+def test_narrow_types_are_for_products_with_weights() -> None:
     for kind in NARROW_KINDS:
         shape_ = "2x3x4" if kind != "conv2d" else "1x3x8x8,4x3x3x3"
-        found = parse_operator(f"{kind}:{shape_}:bf16")
-        assert found.weights & {t.name for t in found.inputs[1:]}
-    for text, said in (("bmm:2x2x2x2:bf16", "bf16 is for products with weights"), ("gemm:2x2x2:int8", "not there yet")):
-        with pytest.raises(InvalidOperator, match=said):
-            parse_operator(text)
+        for narrow, types in (("bf16", ["float32"] * 3), ("int8", ["uint8", "int8", "uint8"])):
+            found = parse_operator(f"{kind}:{shape_}:{narrow}")
+            assert found.precision == narrow
+            assert found.weights & {t.name for t in found.inputs[1:]}
+            assert [t.dtype for t in (*found.inputs, found.output)] == types
+    for narrow in ("bf16", "int8"):
+        with pytest.raises(InvalidOperator, match=f"{narrow} is for products with weights"):
+            parse_operator(f"bmm:2x2x2x2:{narrow}")
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import tvm
 from tvm import relax, topi
 from tvm.relax import op
 
-from tunesmith.errors import InvalidOperator
-from tunesmith.names import FLOAT32
+from tunesmith.errors import InvalidOperator, PrecisionUnavailable
+from tunesmith.names import FLOAT32, INT8
 from tunesmith.operators import OperatorSpec
 from tunesmith.preparation import Preparation
 from tunesmith.types import TensorSpec
@@ -44,6 +44,9 @@ BUILD: Mapping[str, Build] = {
 
 PACKED: Mapping[str, Build] = {"dense": lambda spec, args: op.matmul(args[0], op.permute_dims(args[1]))}
 """The same where weights are constants, which are packed."""
+CODE_OF_ZERO, INPUT_STEP, OUTPUT_STEP = 128, 2.0**-6, 2.0**-5
+"""Quantisation of an operator in int8: both sides spread over most of their codes."""
+LARGEST_WEIGHT = 127
 
 
 def operator_module(spec: OperatorSpec) -> tvm.IRModule:
@@ -52,15 +55,17 @@ def operator_module(spec: OperatorSpec) -> tvm.IRModule:
     Weights are among them, unless the precision is a narrow one: then they are constants, drawn at random.
     """
     narrow = spec.precision != FLOAT32
-    constants = {t.name: _drawn(t) for t in spec.inputs if narrow and t.name in spec.weights}
+    constants = {t.name: drawn(spec, t) for t in spec.inputs if narrow and t.name in spec.weights}
     taken = [t for t in spec.inputs if t.name not in constants]
     args = {t.name: relax.Var(t.name, relax.TensorType(t.shape, t.dtype)) for t in taken}
     build = PACKED.get(spec.kind, BUILD[spec.kind]) if narrow else BUILD[spec.kind]
     builder = relax.BlockBuilder()
     with builder.function("main", list(args.values())):
         with builder.dataflow():
-            out = build(spec, [(constants | args)[t.name] for t in spec.inputs])
-            out = builder.emit_output(builder.normalize(out))
+            given = constants | (args if spec.precision != INT8 else {name: _decoded(x) for name, x in args.items()})
+            out = build(spec, [given[t.name] for t in spec.inputs])
+            out = builder.normalize(out if spec.precision != INT8 else _encoded(out))
+            out = builder.emit_output(out)
         builder.emit_func_output(out)
     mod = builder.get()
     mod["main"] = mod["main"].with_attr("num_input", len(args)).with_attr("input_names", json.dumps(list(args)))
@@ -74,19 +79,40 @@ def prepare_operator(spec: OperatorSpec, preparation: Preparation) -> pipeline.P
         InvalidOperator: it has a narrow type, and nothing of it would be computed so.
         ModelRejected: see ``pipeline.prepare``.
     """
-    made = pipeline.prepare(operator_module(spec), preparation)
-    if spec.precision != FLOAT32 and made.note:
+    try:
+        made = pipeline.prepare(operator_module(spec), preparation)
+        wide = made.note != "" and spec.precision != FLOAT32
+    except PrecisionUnavailable:
+        wide = True
+    if wide:
+        odd = "a reduction that is no multiple of four" if spec.precision == INT8 else "an odd reduction"
         raise InvalidOperator(
-            f"{spec.canonical} would be computed in float32, for it has an odd reduction, columns that fill no "
-            "register, or too little work for a conversion: write its type as float32",
+            f"{spec.canonical} would be computed in float32, for it has {odd}, columns that fill no register, or too "
+            "little work for a conversion: write its type as float32",
             field="operator",
             value=spec.canonical,
         )
     return made
 
 
-def _drawn(tensor: TensorSpec) -> relax.Constant:
-    """Weights of which a product is about as large as its input."""
+def _decoded(x: relax.Var) -> relax.Expr:
+    """What the codes of an operator's input stand for."""
+    step, zero = relax.const(INPUT_STEP, "float32"), relax.const(CODE_OF_ZERO, "uint8")
+    return relax.BlockBuilder.current().emit(op.dequantize(x, step, zero, axis=-1))
+
+
+def _encoded(out: relax.Expr) -> relax.Expr:
+    """The codes of an operator's output."""
+    step, zero = relax.const(OUTPUT_STEP, "float32"), relax.const(CODE_OF_ZERO, "uint8")
+    return op.quantize(relax.BlockBuilder.current().emit(out), step, zero, axis=-1, out_dtype="uint8")
+
+
+def drawn(spec: OperatorSpec, tensor: TensorSpec) -> relax.Constant:
+    """Weights of which a product is about as large as its input; in int8, whole numbers times a scale by channel."""
     terms = tensor.shape[0] if tensor.name == "b" else math.prod(tensor.shape[1:])
-    values = np.random.default_rng(0).standard_normal(tensor.shape, dtype=np.float32)
-    return relax.const(values / np.float32(math.sqrt(terms)), tensor.dtype)
+    values = np.random.default_rng(0).standard_normal(tensor.shape, dtype=np.float32) / np.float32(math.sqrt(terms))
+    if spec.precision == INT8:
+        summed = 0 if tensor.name == "b" else tuple(range(1, values.ndim))
+        step = np.abs(values).max(axis=summed, keepdims=True) / np.float32(LARGEST_WEIGHT)
+        values = np.rint(values / step) * step
+    return relax.const(values, "float32")

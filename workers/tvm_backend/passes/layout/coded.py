@@ -96,6 +96,21 @@ def _given(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
     return Codes(values.grids.found[var].numbers, plain=values.plain(source))
 
 
+def result(values: Values, call: relax.Call) -> relax.Expr | None:
+    """What the model returns quantised: codes as they lie, made by the kernel that computes them."""
+    if not values.algorithms.int8 or operator(call) != "relax.quantize" or str(call.ty.dtype) != CODES:
+        return None
+    scale, zero = (grids.number(each) for each in call.args[1:3])
+    source = call.args[0]
+    if scale is None or zero is None or not isinstance(source, relax.Var) or not shape(source):
+        return None
+    codes = values.encode(source, Grid(scale, -zero, grids.CODE_STEPS - zero), 1 / scale)
+    dims = map_shape(source)
+    if codes.plain is not None or dims is None:
+        return codes.plain
+    return values.unblocked(codes.blocked, dims)
+
+
 MOVES = {
     "relax.dequantize": _given,
     "relax.astype": _given,

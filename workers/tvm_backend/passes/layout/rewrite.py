@@ -14,6 +14,7 @@ from workers.tvm_backend.passes.layout.simplify import simplified
 from workers.tvm_backend.passes.layout.values import Algorithms, Values
 
 PLAIN_FORMS = (
+    coded.result,
     convolution.pack_matmul,
     convolution.group_product,
     convolution.depthwise_rows,
