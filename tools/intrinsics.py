@@ -6,7 +6,18 @@ import json
 from typing import Any
 
 from tunesmith import metaschedule
-from workers.tvm_backend.dot.intrinsics import BY_NAME, HALVED_QUADS, PAIRS, QUADS, SUMS, WIDENED_PAIRS, Dot
+from workers.tvm_backend.dot.codes import CODES, WEIGHTS
+from workers.tvm_backend.dot.intrinsics import (
+    BY_NAME,
+    HALVED_QUADS,
+    PAIRS,
+    QUADS,
+    SUMS,
+    TURNED_HALVED_QUADS,
+    TURNED_QUADS,
+    WIDENED_PAIRS,
+    Dot,
+)
 from workers.tvm_backend.warm import warm
 
 FUNCTION = """
@@ -51,40 +62,47 @@ PARTS_OF_PAIRS = (
 )
 """The first value of a pair is the lower half of its lane; the second one is the lane without it."""
 
-QUAD = 'T.broadcast(T.reinterpret("int32", A.vload([0], "uint8x4")), {lanes})'
-QUADS_BY_INSTRUCTION = f"""
+QUAD = 'T.broadcast(T.reinterpret("int32", A.vload([0], "{left}x4")), {lanes})'
+BYTES_OF_A, BYTES_OF_B = f'T.reinterpret("{{left}}x{{all}}", {QUAD})', 'B.vload([0, 0], "{weights}x{all}")'
+QUADS_BY_INSTRUCTION = """
         C[T.ramp(0, 1, {{lanes}})] = T.call_pure_extern(
             "int32x{{lanes}}",
             "llvm.x86.avx512.vpdpbusd.{{bits}}",
             C.vload([0], "int32x{{lanes}}"),
-            T.reinterpret("uint8x{{all}}", {QUAD}),
-            B.vload([0, 0], "int8x{{all}}"),
+            {codes},
+            {signed},
         )
 """
-"""By name: LLVM's numbers of intrinsics differ between its versions."""
+"""By name: LLVM's numbers of intrinsics differ between its versions. The instruction takes codes first."""
 MULTIPLY_PAIRS = {8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 """By lanes: the sum of both products of 16-bit numbers, as 32 bits."""
 HALF = 'T.call_pure_extern("int32x{{lanes}}", "{{pmadd}}", {a}, {b})'
 EIGHT = "T.broadcast(T.int16(8), {halves})"
 HALVES_OF_A = f'T.reinterpret("int16x{{halves}}", {QUAD})'
-HALVES_OF_B = 'T.reinterpret("int16x{halves}", B.vload([0, 0], "int8x{all}"))'
-PARTS_OF_QUADS = (
-    (
-        f"T.bitwise_and({HALVES_OF_A}, T.broadcast(T.int16(255), {{halves}}))",
-        f"T.shift_right(T.shift_left({HALVES_OF_B}, {EIGHT}), {EIGHT})",
-    ),
-    (
-        f'T.reinterpret("int16x{{halves}}", T.shift_right(T.reinterpret("uint16x{{halves}}", {HALVES_OF_A}), '
-        "T.broadcast(T.uint16(8), {halves})))",
-        f"T.shift_right({HALVES_OF_B}, {EIGHT})",
-    ),
-)
-"""Every other byte as a 16-bit number, the first ones and then the second ones; weights have a sign."""
-PLAIN_PRODUCT = (
-    'T.broadcast(T.cast(A[{at}], "int32"), {{lanes}}) * T.shift_right(T.shift_left('
-    'T.reinterpret("int32x{{lanes}}", B.vload([0, 0], "int8x{{all}}")), '
-    "T.broadcast(T.int32({left}), {{lanes}})), T.broadcast(T.int32(24), {{lanes}}))"
-)
+HALVES_OF_B = 'T.reinterpret("int16x{halves}", B.vload([0, 0], "{weights}x{all}"))'
+
+
+def _halves(quads: str, dtype: str) -> tuple[str, str]:
+    """The first and third, and the second and fourth byte of each quad as 16-bit numbers; weights have a sign."""
+    if dtype == WEIGHTS:
+        return f"T.shift_right(T.shift_left({quads}, {EIGHT}), {EIGHT})", f"T.shift_right({quads}, {EIGHT})"
+    second = f'T.shift_right(T.reinterpret("uint16x{{halves}}", {quads}), T.broadcast(T.uint16(8), {{halves}}))'
+    return (
+        f"T.bitwise_and({quads}, T.broadcast(T.int16(255), {{halves}}))",
+        f'T.reinterpret("int16x{{halves}}", {second})',
+    )
+
+
+PLAIN_PRODUCT = 'T.broadcast(T.cast(A[{at}], "int32"), {{lanes}}) * {byte}'
+
+
+def _byte(at: int, dtype: str) -> str:
+    """A byte of each quad of B as a 32-bit number."""
+    kind = "int32" if dtype == WEIGHTS else "uint32"
+    lanes = f'T.reinterpret("{kind}x{{lanes}}", B.vload([0, 0], "{{weights}}x{{all}}"))'
+    left, right = (f"T.broadcast(T.{kind}({by}), {{lanes}})" for by in (24 - 8 * at, 24))
+    found = f"T.shift_right(T.shift_left({lanes}, {left}), {right})"
+    return found if dtype == WEIGHTS else f'T.reinterpret("int32x{{lanes}}", {found})'
 
 
 def main() -> None:
@@ -101,14 +119,17 @@ def as_texts() -> dict[str, list[str]]:
 def _implementation(dot: Dot) -> str:
     if dot is PAIRS:
         return PAIRS_BY_INSTRUCTION
-    if dot in QUADS:
-        return QUADS_BY_INSTRUCTION
+    codes_first = dot.left == CODES
+    if dot in (*QUADS, *TURNED_QUADS):
+        codes, signed = (BYTES_OF_A, BYTES_OF_B) if codes_first else (BYTES_OF_B, BYTES_OF_A)
+        return QUADS_BY_INSTRUCTION.format(codes=codes, signed=signed)
     if dot in WIDENED_PAIRS:
         products = [WIDE_PRODUCT.format(at=at, half=half) for at, half in enumerate(PARTS_OF_PAIRS)]
-    elif dot in HALVED_QUADS:
-        products = [HALF.format(a=a, b=b) for a, b in PARTS_OF_QUADS]
+    elif dot in (*HALVED_QUADS, *TURNED_HALVED_QUADS):
+        halves = zip(_halves(HALVES_OF_A, dot.left), _halves(HALVES_OF_B, dot.weights), strict=True)
+        products = [HALF.format(a=a, b=b) for a, b in halves]
     else:
-        products = [PLAIN_PRODUCT.format(at=at, left=24 - 8 * at) for at in range(dot.group)]
+        products = [PLAIN_PRODUCT.format(at=at, byte=_byte(at, dot.weights)) for at in range(dot.group)]
     return STORED + " + ".join(products)
 
 

@@ -27,6 +27,7 @@ from workers.tvm_backend.passes.layout.narrow_compute import (
     conv2d_pairs,
     from_bf16,
     group_conv2d_pairs,
+    group_matmul_pairs,
     matmul_pairs,
     to_bf16,
 )
@@ -111,6 +112,12 @@ def dense(rows: tuple[int, ...], panels: int, depth: int, lanes: int = LANES, **
     columns = panels * lanes
     shapes = [(*rows, depth, 2), (panels, depth, lanes, 2)]
     return product(shapes, matmul_pairs, (), (columns,), (*rows, columns), **options)
+
+
+def of_groups(groups: int, rows: int, depth: int, pixels: int, **options: bool) -> Extracted:
+    """A 1×1 convolution of groups, as a product for each; ``depth`` counts channels."""
+    shapes = [(groups, rows, -(-depth // 2), 2), (groups, depth, pixels)]
+    return product(shapes, group_matmul_pairs, (), (groups, rows, 1), (groups, rows, pixels), **options)
 
 
 def convolution(

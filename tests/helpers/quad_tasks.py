@@ -40,15 +40,15 @@ class Case:
     def __init__(self, function: Any, operands: Sequence[Array], options: Sequence[Any], sums: Array) -> None:
         """``sums`` are the expected ones, the channels in the last axis, in the order in which they lie."""
         rng = np.random.default_rng(1)
-        channels = sums.shape[-1] if sums.ndim < 5 else sums.shape[1] * LANES
+        scaled, axes = _scaled(function, sums.ndim)
+        channels = [sums.shape[axis] for axis in axes]
         zeros = rng.integers(-1000, 1000, channels).astype(np.int32)
         scales = (rng.uniform(0.5, 1, channels) * 120 / sums.std()).astype(np.float32)
         bordered = [np.float32(ZERO)] if options else []
-        vectors = [packing.in_blocks(each) if sums.ndim == 5 else each for each in (zeros, scales)]
-        self.arrays = [*operands, *bordered, *vectors, np.float32(0.75), np.float32(30)]
-        scaled = byte_compute.scaled_map if sums.ndim == 5 else byte_compute.scaled_rows
+        self.arrays = [*operands, *bordered, zeros, scales, np.float32(0.75), np.float32(30)]
         self.task = _task(function, scaled, self.arrays, options)
-        spread = [each[:, None, None, :] if sums.ndim == 5 else each for each in vectors]
+        others = [axis for axis in range(sums.ndim) if axis not in axes]
+        spread = [np.expand_dims(each, others) for each in (zeros, scales)]
         values = np.maximum((sums - spread[0]).astype(np.float32) * spread[1], 0) * np.float32(0.75) + 30
         self.expected = np.rint(np.clip(values, 0, 255)).astype(np.uint8)
 
@@ -68,6 +68,13 @@ class Case:
             assert apart.max() <= 1
             assert (apart > 0).mean() < 0.01
         return len(mods)
+
+
+def _scaled(function: Any, rank: int) -> tuple[Any, tuple[int, ...]]:
+    """What scales the sums of ``function``, and their axes of channels."""
+    if function is byte_compute.group_matmul_quads:
+        return byte_compute.scaled_groups, (0, 1)
+    return (byte_compute.scaled_map, (1, 4)) if rank == 5 else (byte_compute.scaled_rows, (rank - 1,))
 
 
 def _task(function: Any, scaled: Any, arrays: Sequence[Any], options: Sequence[Any]) -> Extracted:
@@ -103,6 +110,12 @@ def dense(rows: tuple[int, ...], columns: int, depth: int, lanes: int = LANES) -
     x, w = _operands((*rows, depth), (depth, columns))
     operands = [x.reshape(*rows, depth // 4, 4), packing.panel_quads(w, lanes)]
     return Case(byte_compute.matmul_quads, operands, (), x.astype(np.int64) @ w.astype(np.int64))
+
+
+def of_groups(groups: int, rows: int, depth: int, pixels: int) -> Case:
+    """A 1×1 convolution of groups, as a product for each."""
+    x, w = _operands((groups, depth, pixels), (groups, rows, depth))
+    return Case(byte_compute.group_matmul_quads, [packing.product_quads(w), x], (), w.astype(np.int64) @ x)
 
 
 def convolution(

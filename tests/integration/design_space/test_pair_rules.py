@@ -10,7 +10,7 @@ import rule_checks
 from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pair_tasks import ZNVER4, between, check, convolution, dense
+from pair_tasks import ZNVER4, between, check, convolution, dense, of_groups
 
 import tvm  # isort: skip
 from tvm import topi  # isort: skip
@@ -70,6 +70,10 @@ def test_convolutions_of_groups() -> None:
     assert check(convolution((1, 4, 7, 7), 2, (3, 3), padding=(1, 1, 1, 1), groups=2)) == 2
 
 
+def test_products_of_groups() -> None:
+    assert check(of_groups(2, 5, 7, 19, residual=True)) == 4, "odd channels, pixels that fill no registers"
+
+
 MAP = (1, 2, 9, 9, 16)
 OTHERS = {
     "max pool": (lambda x: ordering.max_pool(x, [3, 3], [2, 2], [1] * 4, [1, 1], [1, 2, 5, 5, 16]), [MAP], []),
@@ -84,7 +88,11 @@ def test_what_stands_between_products(name: str) -> None:
     assert check(between(*OTHERS[name])) >= 2
 
 
-@pytest.mark.parametrize("task", [dense((12,), 4, 32), convolution((1, 2, 8, 8), 4, (3, 3))], ids=["dense", "conv"])
+@pytest.mark.parametrize(
+    "task",
+    [dense((12,), 4, 32), convolution((1, 2, 8, 8), 4, (3, 3)), of_groups(2, 8, 8, 16)],
+    ids=["dense", "conv", "groups"],
+)
 def test_all_multiply_adds_are_on_the_instruction(task: pair_tasks.Extracted) -> None:
     mods = rule_checks.scheduled(task, ZNVER4, each=1)
     assert mods

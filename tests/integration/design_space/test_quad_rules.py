@@ -10,7 +10,7 @@ from effort import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pair_tasks import ZNVER4
-from quad_tasks import assembly, convolution, dense
+from quad_tasks import assembly, convolution, dense, of_groups
 
 from tunesmith.targets import Target
 
@@ -48,11 +48,16 @@ def test_convolutions(
     assert case.check() == 2
 
 
+def test_products_of_groups() -> None:
+    assert of_groups(2, 5, 6, 19).check() == 4, "channels that fill no lanes, pixels that fill no registers"
+
+
 def test_products_are_on_the_instruction_of_the_cpu() -> None:
     case = convolution((1, 16, 4, 4), 16, 3)
-    for target, pattern in ((ZNVER4, r"vpdpbusd.*%zmm"), (ALDER_LAKE, r"\bvpdpbusd\b.*%ymm")):
-        text = assembly(case, target)
-        assert len(re.findall(pattern, text)) >= 4
-        assert not re.search(NOT_DOTS, text)
+    for each in (case, of_groups(1, 8, 8, 16)):
+        for target, pattern in ((ZNVER4, r"vpdpbusd.*%zmm"), (ALDER_LAKE, r"\bvpdpbusd\b.*%ymm")):
+            text = assembly(each, target)
+            assert len(re.findall(pattern, text)) >= 4
+            assert not re.search(NOT_DOTS, text)
     for target, name in ((rule_checks.AVX512, "vpmaddwd"), (rule_checks.NEON, r"mla\s+v\d+\.4s")):
         assert len(re.findall(name, assembly(case, target))) >= 4

@@ -41,11 +41,12 @@ class Samples(CalibrationDataReader):
 
 @pytest.fixture(scope="module")
 def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A residual network with pools, a depthwise convolution, shuffled channels and a dense layer, in float32."""
+    """Pools, a residual, a depthwise convolution, shuffled channels, groups and a dense layer, in float32."""
     net = Net(*SHAPE)
     z = residual_trunk(net)
     parts, whole = (net.constant(np.array(shape, np.int64)) for shape in ((1, 3, 16, 5, 5), (1, 48, 5, 5)))
     z = net.op("Reshape", net.op("Transpose", net.op("Reshape", z, parts), perm=[0, 2, 1, 3, 4]), whole)
+    z = net.conv(z, 54, 1, group=3)
     z = net.op("Flatten", net.op("GlobalAveragePool", net.op("Relu", net.conv(z, 64, group=1))))
     path = tmp_path_factory.mktemp("codes") / "model.onnx"
     return net.save(path, net.op("Gemm", z, net.random(64, 40), net.random(40)))
@@ -92,7 +93,8 @@ def on_bytes(made: pipeline.Prepared) -> None:
     """Every product multiplies bytes, and every map is stored as codes."""
     found = calls(made.module)
     assert sum(count for name, count in found.items() if "conv2d_quads" in name) == 5, found
-    assert sum(count for name, count in found.items() if "matmul_quads" in name) == 1, found
+    assert sum(count for name, count in found.items() if "group_matmul_quads" in name) == 1, found
+    assert sum(count for name, count in found.items() if "matmul_quads" in name) == 2, found
     assert found["max_pool2d"] == 1, "codes are compared as they are"
     main = tir.load_module(made.module)["main"]
     kinds = {str(each.var.ty.dtype) for block in main.body.blocks for each in block.bindings[:-1]}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from encoders import Encoder, save
+from layout_nets import shuffled
 from small_nets import Array, Net, by_onnxruntime, calls, residual_trunk, run_network
 
 from tunesmith import metaschedule
@@ -76,6 +77,18 @@ def test_results_are_within_a_hundredth_of_float32(case: Case) -> None:
     (ours,) = run_network(case.made, case.x)
     close(ours, case.right, 1e-2)
     assert np.abs(ours - case.right).max() > 1e-4 * np.abs(case.right).max(), "they are rounded"
+
+
+def test_groups_are_products_of_bits(tmp_path: Path) -> None:
+    net = Net(1, 12, 6, 5)
+    path = net.save(tmp_path / "model.onnx", *shuffled(net))
+    made, x = pipeline.prepare(import_model.import_model(path, "onnx"), BF16), net.rng.standard_normal((1, 12, 6, 5))
+    found = calls(made.module)
+    assert sum(count for name, count in found.items() if "group_matmul_pairs" in name) == 6, found
+    main = tir.load_module(made.module)["main"]
+    floats = [each.value for block in main.body.blocks for each in block.bindings if str(each.var.ty.dtype) != "uint16"]
+    assert len(floats) == 1, "the result alone is float32"
+    close(run_network(made, x.astype(np.float32))[0], by_onnxruntime(path, x.astype(np.float32))[0], 1e-2)
 
 
 def test_the_exported_folder_needs_tvm_alone(tmp_path: Path) -> None:

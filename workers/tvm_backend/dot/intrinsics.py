@@ -7,7 +7,7 @@ so a process that replays one, or so much as opens a MetaSchedule database with 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tunesmith import metaschedule
 from tunesmith.analysis.cpu_model import CpuModel
@@ -27,10 +27,10 @@ define <16 x float> @ts_dpbf16ps(<16 x float> %c, <16 x i32> %a, <16 x i32> %b) 
 }
 """
 
-GROUPS = {BITS: 2, WEIGHTS: 4}
-"""Values in a 32-bit lane, by the type of the weights."""
-SUMS = {BITS: "float32", WEIGHTS: "int32"}
-"""Type of the accumulators, by the type of the weights."""
+GROUPS = {BITS: 2, WEIGHTS: 4, CODES: 4}
+"""Values in a 32-bit lane, by the type of the operand with the columns."""
+SUMS = {BITS: "float32", WEIGHTS: "int32", CODES: "int32"}
+"""Type of the accumulators, by the same type."""
 LANE_BYTES = 4
 
 
@@ -42,7 +42,7 @@ class Dot:
         name: the intrinsic's name; it is part of traces and stays for ever.
         lanes: lanes of its register.
         left: type of the operand that is broadcast.
-        weights: type of the other one.
+        weights: type of the other one, which has the columns: weights, or the codes of pixels.
         needs: field of ``CpuModel`` without which LLVM cannot compile it; empty: every CPU has it.
         operations: arithmetic instructions for each multiply-add of a vector.
         helper: LLVM's text that the kernel imports; empty where it needs none.
@@ -86,8 +86,22 @@ HALVED_QUADS = tuple(Dot(f"ts_i8_halves_{lanes}", lanes, CODES, WEIGHTS, "i16_do
 """AVX2, AVX-512BW: two instructions for the products of 16-bit numbers, which are the halves of each pair of bytes."""
 PLAIN_QUADS = Dot("ts_i8_plain_4", 4, CODES, WEIGHTS, "", 2.5)
 """Four 32-bit multiply-adds of bytes that are widened in registers."""
+TURNED_QUADS, TURNED_HALVED_QUADS, TURNED_PLAIN_QUADS = (
+    tuple(replace(dot, name=f"{dot.name}_turned", left=dot.weights, weights=dot.left) for dot in dots)
+    for dots in (QUADS, HALVED_QUADS, (PLAIN_QUADS,))
+)
+"""The same with a weight that is broadcast to the codes of some pixels."""
 
-ALL = (PAIRS, *WIDENED_PAIRS, *QUADS, *HALVED_QUADS, PLAIN_QUADS)
+ALL = (
+    PAIRS,
+    *WIDENED_PAIRS,
+    *QUADS,
+    *HALVED_QUADS,
+    PLAIN_QUADS,
+    *TURNED_QUADS,
+    *TURNED_HALVED_QUADS,
+    *TURNED_PLAIN_QUADS,
+)
 BY_NAME = {dot.name: dot for dot in ALL}
 
 

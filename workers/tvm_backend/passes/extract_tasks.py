@@ -59,10 +59,8 @@ ANCHORS = (
 )
 """Operator names that give a fused function its character, the most telling first."""
 BLOCKED = (
-    *((name, name) for name in ("group_conv2d_quads", "conv2d_quads", "matmul_quads")),
-    ("group_conv2d_pairs", "group_conv2d_pairs"),
-    ("conv2d_pairs", "conv2d_pairs"),
-    ("matmul_pairs", "matmul_pairs"),
+    *((name, name) for name in ("group_conv2d_quads", "conv2d_quads", "group_matmul_quads", "matmul_quads")),
+    *((name, name) for name in ("group_conv2d_pairs", "conv2d_pairs", "group_matmul_pairs", "matmul_pairs")),
     ("depthwise_conv2d", "depthwise_conv2d"),
     ("group_conv2d", "group_conv2d"),
     ("conv2d_blocked", "conv2d"),

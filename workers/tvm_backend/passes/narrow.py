@@ -21,8 +21,10 @@ from workers.tvm_backend.dot.codes import CODES
 from workers.tvm_backend.passes.layout.byte_compute import from_codes
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.expressions import Binding, operands, operator, shape
-from workers.tvm_backend.passes.layout.narrow_compute import from_bf16, to_bf16
+from workers.tvm_backend.passes.layout.narrow_compute import from_bf16, group_matmul_pairs, to_bf16
 
+MOVERS = ("reshape", "transpose", "concatenate", "to_plain", "to_blocked")
+"""How the names of functions begin that only move values."""
 BLOCKED_AXES = 5
 """Number of axes of a map in blocks of channels."""
 
@@ -59,7 +61,12 @@ def store_bits(mod: tvm.IRModule) -> tvm.IRModule:
             readers[var] += 1
             as_bits[var] += _rounds(value)
     between = _between_kernels(mod, bindings)
-    narrow = {var: AS_BITS for var in between if _is_map(shape(var) or ()) or 0 < readers[var] == as_bits[var]}
+    maps = _maps_of_groups(mod, bindings)
+    narrow = {
+        var: AS_BITS
+        for var, _ in bindings
+        if var in between and (_is_map(shape(var) or ()) or 0 < readers[var] == as_bits[var] or var in maps)
+    }
     return _Narrowing(mod, narrow).run(bindings) if narrow else mod
 
 
@@ -91,6 +98,46 @@ def _between_kernels(mod: tvm.IRModule, bindings: Sequence[Binding]) -> set[rela
 
 def _is_map(extents: tuple[int, ...]) -> bool:
     return len(extents) == BLOCKED_AXES and extents[-1] == LANES
+
+
+def _maps_of_groups(mod: tvm.IRModule, bindings: Sequence[Binding]) -> set[relax.Var]:
+    """Plain maps that products of groups read as bits or make, and what kernels that only move values make of those."""
+    found: set[relax.Var] = set()
+    values = dict(bindings)
+    for var, value in bindings:
+        used = operands(value)
+        if group_matmul_pairs.__name__ in _name(value):
+            found |= {var, *(source for each in used if (source := _rounded_map(values, each)) is not None)}
+    for var, value in bindings:
+        if _moves(mod, value) and found.intersection(operands(value)):
+            found.add(var)
+    return found
+
+
+def _rounded_map(values: Mapping[relax.Var, relax.Expr], var: relax.Var) -> relax.Var | None:
+    """What ``var`` is the bits of, whatever its shape; None where it is none."""
+    value = values.get(var)
+    while value is not None and not _rounds(value):
+        if not _name(value).startswith("reshape"):
+            return None
+        value = values.get(operands(value)[0])
+    return None if value is None else operands(value)[0]
+
+
+def _moves(mod: tvm.IRModule, value: relax.Expr) -> bool:
+    """Whether a kernel does nothing but move values."""
+    if not _is_kernel(mod, value):
+        return False
+    if operator(value) == "relax.call_tir":
+        return _name(value).startswith(MOVERS)
+    blocks = mod[value.op].body.blocks
+    return all(_name(each.value).startswith(MOVERS) for block in blocks for each in block.bindings)
+
+
+def _name(value: relax.Expr) -> str:
+    """The name of the function that ``value`` calls; empty where it is no such call."""
+    called = value.args[0] if operator(value) == "relax.call_tir" else getattr(value, "op", None)
+    return str(getattr(called, "name_hint", ""))
 
 
 def _is_decoding(value: relax.Expr) -> bool:

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from tvm.s_tir import Schedule
 
-from workers.tvm_backend.dot.bits import widened_load
-from workers.tvm_backend.dot.intrinsics import GROUPS
+from workers.tvm_backend.dot.bits import BITS, widened_load
+from workers.tvm_backend.dot.codes import WEIGHTS
 
 Found = TypeVar("Found")
 
@@ -20,7 +20,7 @@ class Contraction:
     """``C[b, m, n] += A[b, m, k] * B[b, k, n]``: any number of axes of each kind, except for one column axis, C's last.
 
     Where g values of B share a lane, the last axis of the reduction is theirs: ``A[b, m, k, g]`` and
-    ``B[n / panel, k, panel, g]``, pairs of the bits of bfloat16 or quads of bytes.
+    ``B[n / panel, k, panel, g]`` or ``B[b, k, n, g]``, pairs of the bits of bfloat16 or quads of bytes.
 
     Attributes:
         block: name.
@@ -71,7 +71,7 @@ def match(sch: Schedule, handle: Any) -> Contraction | None:
         return None
     variables = [each.var for each in block.iter_vars]
     out = axes_of(block.body.indices, variables)
-    grouped = any(str(load.source.dtype) in GROUPS for load in loads)
+    grouped = any(str(load.source.dtype) in (BITS, WEIGHTS) for load in loads)
     pair = in_lane(loads, variables) if grouped else None
     if grouped and pair is None:
         return None

@@ -12,7 +12,7 @@ from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.registers import innermost
-from workers.tvm_backend.dot.codes import WEIGHTS
+from workers.tvm_backend.dot.bits import BITS, widened_load
 from workers.tvm_backend.dot.intrinsics import ALL, BY_NAME, Dot
 from workers.tvm_backend.dot.marks import MARK
 
@@ -41,14 +41,23 @@ def place_widening(sch: Schedule, block: Any, dot: Dot) -> None:
 
     Elsewhere the stage stays, and pads as well where something is padded. Bytes have no such stage.
     """
-    if dot.weights == WEIGHTS:
+    if dot.weights != BITS:
         return
-    (wide,) = [each for each in sch.get_producers(block) if str(sch.get(each).writes[0].source.dtype) == "float32"]
-    if not dot.widened:
-        sch.compute_inline(wide)
-        return
-    for padded in sch.get_producers(wide):
-        sch.compute_inline(padded)
+    for wide in widening(sch, block):
+        if not dot.widened:
+            sch.compute_inline(wide)
+            continue
+        for padded in sch.get_producers(wide):
+            sch.compute_inline(padded)
+
+
+def widening(sch: Schedule, block: Any) -> list[Any]:
+    """The stages that widen bits for ``block``."""
+    return [
+        each
+        for each in sch.get_producers(block)
+        if widened_load(getattr(sch.get(each).body, "value", None)) is not None
+    ]
 
 
 def accumulate(sch: Schedule, block: Any, reduction: Any, count: int, dot: Dot | None) -> None:

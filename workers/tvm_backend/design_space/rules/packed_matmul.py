@@ -17,12 +17,13 @@ from tvm.s_tir import Schedule
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import Contraction, find
-from workers.tvm_backend.design_space.rules.dots import dot_of, place_widening, seen_by_tiles
+from workers.tvm_backend.design_space.rules.dots import dot_of, place_widening, seen_by_tiles, widening
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.product import Pack, Packing, ProductPlan, arrange, tiled_axis
 from workers.tvm_backend.design_space.rules.registers import product_tiles
 from workers.tvm_backend.design_space.rules.stages import fused, widest
-from workers.tvm_backend.dot.intrinsics import SUMS
+from workers.tvm_backend.dot.bits import BITS
+from workers.tvm_backend.dot.intrinsics import PAIRS, SUMS
 
 
 class PackedMatmul(Rule):
@@ -37,18 +38,25 @@ class PackedMatmul(Rule):
     def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         found = find(sch)
+        wide = [] if found is None else widening(sch, sch.get_sblock(found.block))
+        of_pixels = len(wide) > 1  # both operands are bits: a weight is multiplied with pixels
+        if of_pixels and dot_of(cpu, cpu.lanes(), BITS) is PAIRS:
+            for stage in wide:
+                sch.compute_inline(stage)
+            found = find(sch)
         if found is None or found.dtype != SUMS.get(found.weights, "float32") or _odd(found.panel, cpu.lanes()):
             return
         if not foldable(sch, sch.get_sblock(found.block)):
             return
         lanes = found.panel or cpu.lanes()
         dot = None if found.pair is None else dot_of(cpu, lanes, found.weights)
-        if found.pair is not None and (dot is None or not found.panel):
+        if found.pair is not None and dot is None:
             return
         shape = found.extents[tiled_axis(found)], -(-found.extents[found.column] // lanes)
         for tile in product_tiles(seen_by_tiles(cpu, dot), max(1, lanes // cpu.lanes()), *shape):
             for packing in packings(sch, found, lanes, cpu):
-                yield partial(_schedule, plan=ProductPlan(found, lanes, tile, packing, cpu, dot))
+                made = of_pixels or (found.pair is not None and not found.panel)
+                yield partial(_schedule, plan=ProductPlan(found, lanes, tile, packing, cpu, dot, made))
 
 
 def _odd(panel: int, lanes: int) -> bool:
@@ -73,6 +81,8 @@ def _schedule(sch: Schedule, plan: ProductPlan) -> None:
     packs = plan.packing in (Packing.BEFORE, Packing.INSIDE)
     if plan.dot is not None:
         place_widening(sch, block, plan.dot)
+    elif plan.made:
+        _widen_rows(sch, block, plan)
     axes = _packed_axes(sch, block, found) if packs else None
     last = fold(sch, block)
     if plan.ragged:
@@ -115,22 +125,35 @@ def _copy_loops(sch: Schedule, copy: Any, plan: ProductPlan) -> None:
     sch.parallel(fused(sch, rows))
 
 
+def _widen_rows(sch: Schedule, block: Any, plan: ProductPlan) -> None:
+    """Schedule the stage that widens the operand with the rows."""
+    rows = sch.get(block).reads[plan.found.other].source
+    (wide,) = [each for each in widening(sch, block) if sch.get(each).writes[0].source.same_as(rows)]
+    *outer, depth, pair = sch.get_loops(wide)
+    sch.fuse(depth, pair)  # LLVM makes vectors of all of them
+    sch.parallel(fused(sch, outer))
+
+
 def _packed(sch: Schedule, block: Any, plan: ProductPlan, axes: _Axes) -> Pack:
-    """The stage that packs: the padding of the operand where there is one, which is then no step of its own."""
+    """The stage that packs: the padding of the operand or what makes it, which is then no step of its own."""
     pack = _padding_of(sch, block, plan) or sch.cache_read(block, plan.found.packed, "global")
+    while plan.made and (makers := sch.get_producers(pack)):
+        sch.compute_inline(makers[0])
+    steps = [axis for axis in range(axes.lead, axes.rank) if axis not in (axes.column, axes.shared)]
 
     def panels(*at: Any) -> tuple[Any, ...]:
-        rest = [index for axis, index in enumerate(at) if axis >= axes.lead and axis != axes.column]
-        return (*at[: axes.lead], at[axes.column] // plan.lanes, *rest, at[axes.column] % plan.lanes)
+        column, rest, shared = at[axes.column], [at[axis] for axis in steps], at[axes.shared : axes.shared + 1]
+        return (*at[: axes.lead], column // plan.lanes, *rest, column % plan.lanes, *shared)
 
     sch.transform_layout(pack, ("write", 0), panels)
-    return Pack(pack, axes.lead, axes.column, axes.rank)
+    return Pack(pack, axes.lead, axes.column, axes.rank, axes.shared < axes.rank)
 
 
 def _padding_of(sch: Schedule, block: Any, plan: ProductPlan) -> Any | None:
-    """The stage that pads the packed operand, if there is one."""
+    """The stage that pads the packed operand, or that makes it, if there is one."""
     read = sch.get(block).reads[plan.found.packed].source
-    stages = sch.get_producers(block) if plan.found.extents[plan.found.column] % plan.lanes else ()
+    padded = plan.found.extents[plan.found.column] % plan.lanes > 0
+    stages = sch.get_producers(block) if padded or plan.made else ()
     return next((each for each in stages if sch.get(each).writes[0].source.same_as(read)), None)
 
 
@@ -145,11 +168,15 @@ def _write_back(sch: Schedule, block: Any, plan: ProductPlan) -> Any:
 
 @dataclass(frozen=True)
 class _Axes:
-    """Axes of the packed operand: leading batch axes, the axis of the columns, all axes."""
+    """Axes of the packed operand: leading batch axes, the axis of the columns, all axes, that of what shares a lane.
+
+    The last one is beyond all axes where there is none.
+    """
 
     lead: int
     column: int
     rank: int
+    shared: int
 
 
 def _packed_axes(sch: Schedule, block: Any, found: Contraction) -> _Axes:
@@ -160,4 +187,5 @@ def _packed_axes(sch: Schedule, block: Any, found: Contraction) -> _Axes:
     lead = 0
     while lead < len(region) and any(region[lead].min.same_as(var) for var in batch):
         lead += 1
-    return _Axes(lead, next(at for at, one in enumerate(region) if one.min.same_as(column)), len(region))
+    place = next(at for at, one in enumerate(region) if one.min.same_as(column))
+    return _Axes(lead, place, len(region), len(region) - (found.pair is not None))

@@ -49,6 +49,7 @@ class ProductPlan:
         packing: packing of the operand with the columns.
         cpu: CPU that the sketch is for.
         dot: how what shares a lane is multiplied; None where the operands are float32.
+        made: a stage of the kernel makes the operand with the columns; it packs.
     """
 
     found: Contraction
@@ -57,6 +58,7 @@ class ProductPlan:
     packing: Packing
     cpu: CpuModel
     dot: Dot | None = None
+    made: bool = False
 
     @property
     def ragged(self) -> bool:
@@ -96,12 +98,14 @@ class Pack:
         lead: batch axes in front.
         column: the axis of the columns.
         rank: all of its axes.
+        shared: the last axis is of what shares a lane.
     """
 
     block: Any
     lead: int
     column: int
     rank: int
+    shared: bool = False
 
 
 def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: ProductPlan) -> None:
@@ -176,14 +180,18 @@ def _pack_loops(sch: Schedule, pack: Pack, plan: ProductPlan, around: Any | None
         sch.compute_at(pack.block, around, preserve_unit_loops=True)
     own = sch.get_loops(pack.block)[-pack.rank :]
     panel, lane = sch.split(own[pack.column], [None, plan.lanes], preserve_unit_iters=True)
-    rest = [loop for at, loop in enumerate(own) if at >= pack.lead and at != pack.column]
+    shared = own[-1:] if pack.shared else []
+    rest = [loop for at, loop in enumerate(own[: pack.rank - len(shared)]) if at >= pack.lead and at != pack.column]
     if around is None:
         together = largest_divisor(int(sch.get(panel).extent), plan.cpu.packed_panels)
         outer, panel = sch.split(panel, [None, together], preserve_unit_iters=True)
-        sch.reorder(*own[: pack.lead], outer, *rest, panel, lane)
+        sch.reorder(*own[: pack.lead], outer, *rest, panel, lane, *shared)
         sch.parallel(fused(sch, [*own[: pack.lead], outer]))
     else:
-        sch.reorder(*own[: pack.lead], *rest, panel, lane)
+        sch.reorder(*own[: pack.lead], *rest, panel, lane, *shared)
+    if pack.shared:  # LLVM makes vectors of what is put between one another, TVM would store values one by one
+        sch.unroll(shared[0])
+        return
     if 1 < plan.piece < plan.lanes:
         pieces, lane = sch.split(lane, [None, plan.piece], preserve_unit_iters=True)
         sch.unroll(pieces)

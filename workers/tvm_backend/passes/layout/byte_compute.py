@@ -15,8 +15,10 @@ from workers.tvm_backend.passes.layout.compute import (
     depthwise_conv2d_blocked,
     in_groups,
     in_order,
+    interleaved,
     padded,
     panelled,
+    summed_in_lanes,
 )
 
 
@@ -83,6 +85,34 @@ def matmul_quads(x: te.Tensor, w: te.Tensor) -> te.Tensor:
         int32 [..., N].
     """
     return panelled(x, w, "matmul_quads")
+
+
+def group_matmul_quads(w: te.Tensor, x: te.Tensor) -> te.Tensor:
+    """Product for each group.
+
+    Args:
+        w: int8 [G, M, ceil(K / 4), 4].
+        x: codes [G, K, pixels].
+
+    Returns:
+        int32 [G, M, pixels].
+    """
+    return summed_in_lanes(w, interleaved(x, int(w.shape[-1])), "group_matmul_quads")
+
+
+def scaled_groups(sums: te.Tensor, zeros: te.Tensor, scales: te.Tensor) -> te.Tensor:
+    """Sums of codes as the numbers that they stand for.
+
+    Args:
+        sums: int32 [G, M, pixels].
+        zeros: int32 [G, M], what the code of zero adds to a channel's sum.
+        scales: float32 [G, M].
+    """
+
+    def value(g: Any, m: Any, p: Any) -> Any:
+        return (sums[g, m, p] - zeros[g, m]).astype("float32") * scales[g, m]
+
+    return te.compute(sums.shape, value, name="scaled_groups")
 
 
 def scaled_map(sums: te.Tensor, zeros: te.Tensor, scales: te.Tensor) -> te.Tensor:

@@ -151,6 +151,20 @@ def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.E
     return values.call(byte_compute.scaled_map, sums, *map(fold_constants.to_constant, folded))
 
 
+def group_matmul(values: Values, call: relax.Call, dims: tuple[int, int, int]) -> relax.Expr | None:
+    """A 1×1 convolution of groups as a product for each, its map in the shape ``dims``; None as for a convolution."""
+    codes = values.codes(call.args[0])
+    weights = None if codes is None else _weights(fold_constants.constant_array(call.args[1]))
+    if codes is None or weights is None:
+        return None
+    numbers, scales = weights
+    pixels = values.in_dims(values.plain_codes(call.args[0]), dims)
+    packed = fold_constants.to_constant(packing.product_quads(numbers.reshape(dims[0], -1, dims[1])))
+    sums = values.emit_product(byte_compute.group_matmul_quads, packed, pixels)
+    folded = (each.reshape(dims[0], -1) for each in _folded(codes.grid, numbers, scales))
+    return values.call(byte_compute.scaled_groups, sums, *map(fold_constants.to_constant, folded))
+
+
 def matmul(values: Values, call: relax.Call, lanes: int) -> relax.Expr | None:
     """A product of codes with a constant matrix [K, N] in panels; None where its operands are on no grids."""
     data = call.args[0]

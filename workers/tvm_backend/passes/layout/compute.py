@@ -13,7 +13,7 @@ from typing import Any
 from tvm import te, tirx
 
 from workers.tvm_backend.dot.bits import BITS, widened
-from workers.tvm_backend.dot.codes import WEIGHTS
+from workers.tvm_backend.dot.codes import CODES, WEIGHTS
 
 LANES = 16
 """Channels of a block on every CPU: one AVX-512 register of floats, two of AVX2, four of NEON."""
@@ -98,11 +98,11 @@ def convolved(
     return te.compute((n, outs, out_h, out_w, lanes), value, name=name)
 
 
-def multiplied(value: Any, weight: Any) -> Any:
-    """A value times a weight of its own type, or one of the bits of bfloat16; of bytes the product is an int32."""
-    if str(weight.dtype) == BITS:
-        return value * widened(weight)
-    return value.astype("int32") * weight.astype("int32") if str(weight.dtype) == WEIGHTS else value * weight
+def multiplied(value: Any, other: Any) -> Any:
+    """A value times one of its own type, or one of the bits of bfloat16; of bytes the product is an int32."""
+    if str(other.dtype) == BITS:
+        return value * widened(other)
+    return value.astype("int32") * other.astype("int32") if str(other.dtype) in (WEIGHTS, CODES) else value * other
 
 
 def depthwise_conv2d_blocked(
@@ -224,6 +224,38 @@ def group_matmul(w: te.Tensor, x: te.Tensor) -> te.Tensor:
     return te.compute(
         (groups, rows, x.shape[2]), lambda g, m, p: te.sum(w[g, m, k] * x[g, k, p], axis=k), name="group_matmul"
     )
+
+
+def summed_in_lanes(w: te.Tensor, x: te.Tensor, name: str) -> te.Tensor:
+    """Product for each group, of which some steps share a 32-bit lane.
+
+    Args:
+        w: [G, M, K / g, g].
+        x: [G, K / g, pixels, g].
+
+    Returns:
+        [G, M, pixels].
+    """
+    groups, rows, depth, share = (int(d) for d in w.shape)
+    k, s = te.reduce_axis((0, depth), "k"), te.reduce_axis((0, share), "s")
+
+    def value(g: Any, m: Any, p: Any) -> Any:
+        return te.sum(multiplied(w[g, m, k, s], x[g, k, p, s]), axis=[k, s])
+
+    return te.compute((groups, rows, x.shape[2]), value, name=name)
+
+
+def interleaved(x: te.Tensor, share: int) -> te.Tensor:
+    """[G, K, pixels] as [G, ceil(K / share), pixels, share]; zeros beyond K."""
+    groups, depth, pixels = (int(d) for d in x.shape)
+
+    def value(g: Any, k: Any, p: Any, s: Any) -> Any:
+        row = k * share + s
+        if depth % share == 0:
+            return x[g, row, p]
+        return tirx.if_then_else(row < depth, x[g, row, p], tirx.const(0, x.dtype))
+
+    return te.compute((groups, -(-depth // share), pixels, share), value, name="interleaved")
 
 
 def group_norm(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, epsilon: float) -> te.Tensor:

@@ -174,8 +174,14 @@ def group_product(values: Values, call: relax.Expr) -> relax.Expr | None:
     if not same or groups == 1 or kernel[1] == 1 or any(int(v) for v in attrs.padding):
         return None
     weight = fold_constants.constant_array(call.args[1]).reshape(groups, -1, kernel[1])
-    pixels = values.in_shape(call.args[0], (groups, kernel[1], source[2] * source[3]))
-    return values.call(compute.group_matmul, fold_constants.to_constant(weight), pixels)
+    dims = groups, kernel[1], source[2] * source[3]
+    if values.algorithms.bf16:
+        bits = values.in_dims(values.rounded(values.reshaped(call.args[0])), dims)
+        packed = fold_constants.to_constant(packing.product_pairs(weight))
+        return values.call_product(narrow_compute.group_matmul_pairs, packed, bits)
+    if values.algorithms.int8 and (made := coded.group_matmul(values, call, dims)) is not None:
+        return made
+    return values.call(compute.group_matmul, fold_constants.to_constant(weight), values.in_shape(call.args[0], dims))
 
 
 def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -> bool:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from tvm import relax, te
 
 from workers.tvm_backend.dot.bits import PAIR, rounded, widened
-from workers.tvm_backend.passes.layout.compute import convolved, in_groups, in_order, padded, panelled, to_blocked
+from workers.tvm_backend.passes.layout.compute import (
+    convolved,
+    in_groups,
+    in_order,
+    interleaved,
+    padded,
+    panelled,
+    summed_in_lanes,
+    to_blocked,
+)
 
 PATTERN, OUT_ELEMENTWISE, OPAQUE = "op_pattern", 4, 8
 """How TVM may fuse a function: with elementwise ones behind it, not at all."""
@@ -77,6 +86,19 @@ def matmul_pairs(x: te.Tensor, w: te.Tensor) -> te.Tensor:
     return panelled(_wide(x), w, "matmul_pairs")
 
 
-def _wide(x: te.Tensor) -> te.Tensor:
+def group_matmul_pairs(w: te.Tensor, x: te.Tensor) -> te.Tensor:
+    """Product for each group, summed in float32.
+
+    Args:
+        w: bfloat16 [G, M, ceil(K / 2), 2].
+        x: bfloat16 [G, K, pixels].
+
+    Returns:
+        float32 [G, M, pixels].
+    """
+    return summed_in_lanes(_wide(w), _wide(interleaved(x, PAIR), "wide_pixels"), "group_matmul_pairs")
+
+
+def _wide(x: te.Tensor, name: str = "wide") -> te.Tensor:
     """bfloat16 as float32, in a stage of its own: inlined where an instruction takes bits."""
-    return te.compute(x.shape, lambda *at: widened(x(*at)), name="wide")
+    return te.compute(x.shape, lambda *at: widened(x(*at)), name=name)

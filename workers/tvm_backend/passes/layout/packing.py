@@ -65,6 +65,16 @@ def group_pairs(weight: Array, groups: int, joined: int) -> Array:
     return _pairs(group_weight(weight, groups, joined))
 
 
+def product_pairs(weight: Array) -> Array:
+    """[G, M, K] as bfloat16 bits [G, M, ceil(K / 2), 2]; zeros are added."""
+    return _in_lanes(weight.astype(dtype_of("bfloat16")), PAIR).view(BITS)
+
+
+def product_quads(weight: Array) -> Array:
+    """int8 [G, M, K] as [G, M, ceil(K / 4), 4]; zeros are added."""
+    return _in_lanes(weight, GROUPS[WEIGHTS])
+
+
 def panel_pairs(weight: Array, lanes: int) -> Array:
     """[K, N] as bfloat16 bits [N / lanes, K / 2, lanes, 2]; K is even."""
     return _pairs(panels(weight, lanes))
@@ -138,6 +148,12 @@ def _grouped(packed: Array, group: int) -> Array:
     """[..., inner, lanes] as [..., inner / group, lanes, group]: so many steps of a sum in a lane."""
     *outer, inner, lanes = packed.shape
     return np.ascontiguousarray(packed.reshape(*outer, inner // group, group, lanes).swapaxes(-1, -2))
+
+
+def _in_lanes(rows: Array, group: int) -> Array:
+    """[..., K] as [..., ceil(K / group), group]; zeros are added."""
+    full = _filled(rows, rows.ndim - 1, group, 0.0)
+    return np.ascontiguousarray(full.reshape(*full.shape[:-1], -1, group))
 
 
 def _filled(array: Array, axis: int, multiple: int, fill: float) -> Array:

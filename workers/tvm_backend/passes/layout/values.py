@@ -14,7 +14,7 @@ from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import byte_compute, compute, narrow_compute, packing
 from workers.tvm_backend.passes.layout.compute import LANES
-from workers.tvm_backend.passes.layout.expressions import Shape, map_shape, operator, shape, size
+from workers.tvm_backend.passes.layout.expressions import Shape, map_shape, numbers, operator, shape, size
 from workers.tvm_backend.passes.layout.grids import NO_GRIDS, Grid, Grids
 from workers.tvm_backend.passes.layout.outlook import Outlook
 
@@ -228,6 +228,10 @@ class Values:
         """An expression of the new function in another shape."""
         return self.builder.emit(relax.op.reshape(self._unshaped(expr), dims))
 
+    def in_dims(self, expr: relax.Expr, dims: tuple[int, ...]) -> relax.Expr:
+        """An expression of the new function, of any type, in the shape ``dims``."""
+        return expr if numbers(expr.ty.shape.values) == dims else self.viewed(expr, dims)
+
     def _unshaped(self, expr: relax.Expr) -> relax.Expr:
         """What ``expr`` is another shape of: two reshapes in a row would be a copy, one is a view."""
         value = fold_constants.value_of(self.builder, expr)
@@ -256,10 +260,13 @@ class Values:
         Args:
             inverse: one over the scale, as the model has it.
         """
-        kept, blocked = Codes(grid.numbers), self.is_blocked(expr)
-        value = self.blocked(expr) if blocked else self.plain(expr)
+        kept, blocked, dims = Codes(grid.numbers), self.is_blocked(expr), map_shape(expr)
+        as_made = dims is not None and not blocked and isinstance(expr, relax.Var)
+        value = self.blocked(expr) if blocked else self.reshaped(expr) if as_made else self.plain(expr)
         made = self.emit(byte_compute.to_codes, value, _number(inverse), kept.zero, grid.top)
-        return kept.in_blocks(made) if blocked else kept.in_order(made)
+        if blocked:
+            return kept.in_blocks(made)
+        return kept.in_order(made if dims is None else self.in_dims(made, dims))
 
     def plain_codes(self, expr: relax.Expr) -> relax.Expr:
         """The codes of a value that has them, in its own layout."""
