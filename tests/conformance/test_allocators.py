@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from tunesmith.allocate.bandit import BanditAllocator
+from tunesmith.allocate.even import EvenAllocator
 from tunesmith.allocate.familyseer import FamilySeerAllocator
 from tunesmith.allocate.gradient import GradientAllocator
 from tunesmith.allocate.random import RandomAllocator
@@ -32,6 +33,10 @@ class TestStatic(AllocatorConformance):
 
 class TestRandom(AllocatorConformance):
     allocator = RandomAllocator
+
+
+class TestEven(AllocatorConformance):
+    allocator = EvenAllocator
 
 
 def test_every_allocator_is_checked() -> None:

@@ -7,6 +7,7 @@ from tunesmith.search.beam import BeamOptions, BeamSearcher
 from tunesmith.search.droplet import DropletSearcher
 from tunesmith.search.evolution_strategy import EvolutionOptions, EvolutionStrategySearcher
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.guided import GuidedSearcher
 from tunesmith.search.lfbo import LfboOptions, LfboSearcher
 from tunesmith.search.mcts import TreeOptions, TreeSearcher
 from tunesmith.search.portfolio import PortfolioSearcher
@@ -14,6 +15,8 @@ from tunesmith.search.ppo import AgentOptions, AgentSearcher
 from tunesmith.search.q_learning import QLearningOptions, QLearningSearcher
 from tunesmith.search.random import RandomSearcher
 from tunesmith.search.registry import SEARCHERS
+from tunesmith.search.representative import RepresentativeOptions, RepresentativeSearcher
+from tunesmith.search.uniform import UniformSearcher
 from tunesmith.space.space import Space
 from tunesmith.testing.searchers import SearcherConformance
 
@@ -88,6 +91,21 @@ class TestEvolutionStrategy(SearcherConformance):
 
     def make(self, space: Space, seed: int = 0) -> Searcher:
         return EvolutionStrategySearcher(space, seed, EvolutionOptions(evaluations=80))
+
+
+class TestGuided(SearcherConformance):
+    searcher = GuidedSearcher
+
+
+class TestUniform(SearcherConformance):
+    searcher = UniformSearcher
+
+
+class TestRepresentative(SearcherConformance):
+    searcher = RepresentativeSearcher
+
+    def make(self, space: Space, seed: int = 0) -> Searcher:
+        return RepresentativeSearcher(space, seed, RepresentativeOptions(pool=128))
 
 
 def test_every_searcher_is_checked() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tunesmith.allocate.bandit import BanditAllocator
 from tunesmith.allocate.base import Allocator
+from tunesmith.allocate.even import EvenAllocator
 from tunesmith.allocate.familyseer import FamilySeerAllocator
 from tunesmith.allocate.gradient import GradientAllocator
 from tunesmith.allocate.random import RandomAllocator
@@ -24,6 +25,7 @@ ALLOCATORS: Registry[Callable[..., Allocator]] = Registry(
         "familyseer": FamilySeerAllocator,
         "static": StaticAllocator,
         "random": RandomAllocator,
+        "even": EvenAllocator,
     },
 )
 

@@ -11,11 +11,14 @@ from tunesmith.search.beam import BeamSearcher
 from tunesmith.search.droplet import DropletSearcher
 from tunesmith.search.evolution_strategy import EvolutionStrategySearcher
 from tunesmith.search.genetic import GeneticSearcher
+from tunesmith.search.guided import GuidedSearcher
 from tunesmith.search.lfbo import LfboSearcher
 from tunesmith.search.mcts import TreeSearcher
 from tunesmith.search.ppo import AgentSearcher
 from tunesmith.search.q_learning import QLearningSearcher
 from tunesmith.search.random import RandomSearcher
+from tunesmith.search.representative import RepresentativeSearcher
+from tunesmith.search.uniform import UniformSearcher
 
 MEMBERS: Mapping[str, Callable[..., Searcher]] = {
     "random": RandomSearcher,
@@ -29,4 +32,7 @@ MEMBERS: Mapping[str, Callable[..., Searcher]] = {
     "bayesian": BayesianSearcher,
     "lfbo": LfboSearcher,
     "evolution-strategy": EvolutionStrategySearcher,
+    "guided": GuidedSearcher,
+    "representative": RepresentativeSearcher,
+    "uniform": UniformSearcher,
 }

@@ -76,7 +76,7 @@ class AllocatorConformance:
 
     def test_every_task_gets_a_first_round(self) -> None:
         """With all rounds in flight, no task is chosen twice before each was chosen once."""
-        tasks = [t._replace(exhausted=False, history=()) for t in random_tasks(np.random.default_rng(3), 9)]
+        tasks = [t._replace(exhausted=False, history=(), trials=0) for t in random_tasks(np.random.default_rng(3), 9)]
         allocator, flying = self.make(), dict.fromkeys((t.id for t in tasks), 0)
         for _ in tasks:
             choice = allocator.choose(tasks, flying)
@@ -93,7 +93,9 @@ class AllocatorConformance:
             assert choice is not None
             counts[choice.task] += 1
             tasks = [
-                t._replace(history=(*t.history, 0.5 / (1 + len(t.history)))) if t.id == choice.task else t
+                t._replace(history=(*t.history, 0.5 / (1 + len(t.history))), trials=t.trials + 16)
+                if t.id == choice.task
+                else t
                 for t in tasks
             ]
         assert min(counts.values()) >= 5

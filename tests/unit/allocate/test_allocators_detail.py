@@ -123,7 +123,7 @@ def test_round_robin_counts_rounds_in_flight() -> None:
 
 
 def test_names() -> None:
-    assert set(ALLOCATORS) == {"round-robin", "gradient", "bandit", "familyseer", "static", "random"}
+    assert set(ALLOCATORS) == {"round-robin", "gradient", "bandit", "familyseer", "static", "random", "even"}
     assert ALLOCATORS.check("gradient", "static", "gradient") == ("gradient", "static")
     with pytest.raises(UnknownAllocator) as caught:
         make_allocator("no-such", 0)
