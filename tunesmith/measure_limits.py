@@ -36,3 +36,20 @@ class MeasureLimits(BaseModel):
     """What timing a batch's ``defaults`` may take, their builds included."""
     verify: bool = True
     """Compare a finalist's outputs with the default schedule's before it may become champion."""
+
+
+NEVER = 1e9
+"""A factor that no latency exceeds."""
+LABELLING = MeasureLimits(
+    min_repeats=3,
+    repeats=5,
+    variation=0.02,
+    min_repeat_seconds=0.002,
+    max_measure_seconds=0.1,
+    cutoff=NEVER,
+    margin=NEVER,
+    finalists=0,
+    verify=False,
+)
+"""Limits of a collecting job, which wants many cheap labels: slow programs get as many samples as fast ones, within a
+tenth of a second of kernel time, and no champion is confirmed."""

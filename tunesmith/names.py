@@ -17,6 +17,10 @@ TVM_SPACE: Final = "tvm"
 SPACES: Final = (ALL_SPACE, TVM_SPACE)
 """Every value of a job's ``space``."""
 
+OPERATOR: Final = "operator"
+OPERATORS: Final = "operators"
+"""Sources of models that are no file of a user's: an operator spec, and a list of them."""
+
 FLOAT32: Final = "float32"
 """A model is computed in its own types."""
 BF16: Final = "bf16"
@@ -31,6 +35,8 @@ PRECISIONS: Final = (AUTO, FLOAT32, BF16, INT8)
 DEFAULT_PRECISION: Final = FLOAT32
 DEFAULT_SPACE: Final = ALL_SPACE
 DEFAULT_SEARCHER: Final = "genetic"
+DEFAULT_SAMPLER: Final = "uniform"
+"""The search of collecting jobs."""
 DEFAULT_ALLOCATOR: Final = "bandit"
 DEFAULT_COST_MODEL: Final = "xgboost"
 

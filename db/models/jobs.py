@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, UniqueCon
 from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import Base, Created, Held, Leased
+from tunesmith.dataset.collecting import Collecting, JobKind
 from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
 from tunesmith.options import DEFAULT_TOLERANCE, JobOptions
 from tunesmith.states import JobState, RoundState, WorkState
@@ -18,7 +19,8 @@ BigId = BigInteger().with_variant(Integer(), "sqlite")
 
 
 class Job(Base, Created, Leased):
-    """One request to tune a model for a target. The lease columns are those of its preparation."""
+    """One request to tune a model for a target, or to label programs of its tasks. The lease columns are those of its
+    preparation."""
 
     __tablename__ = "jobs"
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -44,12 +46,15 @@ class Job(Base, Created, Leased):
     precision: Mapped[str] = mapped_column(String(20), default=DEFAULT_PRECISION)  # "auto" until it is chosen
     tolerance: Mapped[float] = mapped_column(default=DEFAULT_TOLERANCE)  # by which it is chosen
     precision_reason: Mapped[str | None] = mapped_column(String(1000))  # why that was chosen
+    per_task: Mapped[int | None]  # labels that a collecting job wants of each task; None: it tunes
+    shard: Mapped[int] = mapped_column(default=0)  # which of so many parts of each space they are of
+    shards: Mapped[int] = mapped_column(default=1)
     simulated: Mapped[bool] = mapped_column(default=False)  # a simulated device took part: its figures are invented
     started_at: Mapped[dt.datetime | None]
     finished_at: Mapped[dt.datetime | None]
     paused_seconds: Mapped[float] = mapped_column(default=0.0)
     paused_at: Mapped[dt.datetime | None]
-    stop_reason: Mapped[str | None] = mapped_column(String(60))  # trials, seconds, converged, exhausted, cancelled
+    stop_reason: Mapped[str | None] = mapped_column(String(60))  # trials, seconds, converged, exhausted, collected, …
     __table_args__ = (
         Index("ix_jobs_owner_created_at", "owner", "created_at"),
         Index("ix_jobs_created_at", "created_at"),
@@ -59,6 +64,16 @@ class Job(Base, Created, Leased):
     def options(self) -> JobOptions:
         """The columns that are options."""
         return JobOptions.model_validate(self, from_attributes=True)
+
+    @property
+    def collecting(self) -> Collecting | None:
+        """What a collecting job is asked for; None for one that tunes."""
+        return None if self.per_task is None else Collecting(self.per_task, self.shard, self.shards)
+
+    @property
+    def kind(self) -> JobKind:
+        """What the job does with its tasks."""
+        return JobKind.TUNE if self.per_task is None else JobKind.COLLECT
 
 
 class JobTask(Base):
@@ -79,6 +94,8 @@ class JobTask(Base):
     reason: Mapped[str | None] = mapped_column(String(1000))  # why the task keeps its default schedule, if so
     trials: Mapped[int] = mapped_column(default=0)
     failures: Mapped[int] = mapped_column(default=0)
+    duplicates: Mapped[int] = mapped_column(default=0)  # trials with a latency whose code another one had
+    earlier_labels: Mapped[int] = mapped_column(default=0)  # what earlier jobs collected of the same, see labels
     known_seconds: Mapped[float | None]  # latency of the champion that earlier jobs left, with which the task began
     rough_seconds: Mapped[float | None]  # default schedule's latency, timed at the job's start or scaled from others
     untuned_seconds: Mapped[float | None]

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Job, Model, ModelTask, TargetRow, WorkloadRow
 from tunesmith.messages import ModelWeights
+from tunesmith.names import OPERATOR, OPERATORS
 from tunesmith.types import CacheState
 
 
@@ -63,7 +64,7 @@ def find(session: Session, sha256: str, inputs_key: str, owner: str) -> Model | 
 def usage(session: Session, owner: str) -> tuple[int, int]:
     """How many uploaded models an owner keeps, and the bytes of their files and, variants' included, parameters."""
     file = sa.case((Model.variant_of.is_(None), Model.size), else_=0)
-    uploaded = sa.case((sa.and_(Model.variant_of.is_(None), Model.source != "operator"), 1), else_=0)
+    uploaded = sa.case((sa.and_(Model.variant_of.is_(None), Model.source.not_in((OPERATOR, OPERATORS))), 1), else_=0)
     query = sa.select(sa.func.sum(uploaded), sa.func.sum(file + Model.params_size)).where(Model.owner == owner)
     number, size = session.execute(query).one()
     return int(number or 0), int(size or 0)

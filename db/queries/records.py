@@ -17,6 +17,10 @@ BLAMELESS = (FailureKind.ABANDONED.value, FailureKind.DEVICE_LOST.value)
 """Failures that say nothing about the candidate."""
 
 
+MAX_TOLD = 1 << 16
+"""Records of a workload that a fresh searcher is told of at most."""
+
+
 @dataclass(frozen=True)
 class TrainingRow:
     """What training needs of a record; its features are in the batch's blob."""
@@ -78,6 +82,45 @@ def best_elsewhere(
         Record.cache == cache.value,
     )
     return session.scalars(query.order_by(Record.latency, Record.id).limit(limit)).all()
+
+
+def of_workload_since(
+    session: Session, workload: str, target: str, sketches: Collection[str], after: int, job_id: str
+) -> Sequence[Record]:
+    """The newest ``MAX_TOLD`` records of a workload on a target with an id greater than ``after``, oldest first.
+
+    Args:
+        job_id: job whose records count even if its device is simulated.
+    """
+    query = sa.select(Record).where(
+        Record.workload_hash == workload,
+        Record.target_hash == target,
+        Record.sketch_hash.in_(sketches),
+        Record.id > after,
+        sa.or_(Record.failure.is_(None), Record.failure.not_in(BLAMELESS)),
+        sa.or_(Record.job_id == job_id, _real()),
+    )
+    return session.scalars(query.order_by(Record.id.desc()).limit(MAX_TOLD)).all()[::-1]
+
+
+def labels_of(session: Session, job: Job) -> dict[tuple[str, CacheState], int]:
+    """Labels that earlier collecting jobs left of the job's shard, with its sampler, by workload and cache state."""
+    query = (
+        sa.select(Record.workload_hash, Record.cache, sa.func.count())
+        .join(Job, Record.job_id == Job.id)
+        .where(
+            Record.target_hash == job.target_hash,
+            Record.latency.is_not(None),
+            Record.sketch_hash.is_not(None),
+            Record.duplicate.is_(False),
+            Job.per_task.is_not(None),
+            Job.id != job.id,
+            *(getattr(Job, name) == getattr(job, name) for name in ("search", "shard", "shards")),
+            _real(),
+        )
+        .group_by(Record.workload_hash, Record.cache)
+    )
+    return {(str(workload), CacheState(cache)): int(number) for workload, cache, number in session.execute(query)}
 
 
 def latest_baseline(session: Session, workload: str, target: str, cache: CacheState) -> float | None:

@@ -61,6 +61,8 @@ class TaskRow(NamedTuple):
     exhausted: bool
     trials: int
     failures: int
+    duplicates: int
+    earlier_labels: int
     untuned_seconds: float | None
     best_seconds: float | None
     known_seconds: float | None
@@ -102,6 +104,8 @@ def tasks(session: Session, job_ids: Collection[str]) -> list[TaskRow]:
             JobTask.exhausted,
             JobTask.trials,
             JobTask.failures,
+            JobTask.duplicates,
+            JobTask.earlier_labels,
             JobTask.untuned_seconds,
             JobTask.best_seconds,
             JobTask.known_seconds,

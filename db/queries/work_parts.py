@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Batch, Evaluation, Job, JobTask, Model, Round, TargetRow, WorkloadRow
 from db.queries import models
+from tunesmith.dataset.collecting import Collecting
 from tunesmith.options import JobOptions
 from tunesmith.targets import Target
 from tunesmith.types import CacheState
@@ -25,6 +26,7 @@ class RoundSubject:
         size: candidates of the round, the default schedule not counted.
         baseline: True where it also measures the default schedule.
         timed: the job has no limit of trials.
+        collecting: what a collecting job is asked for; None for one that tunes.
         searcher_state: what the task's searcher left; None before its first proposal.
         told_record_id: the last record that this searcher knows.
         has_champion: the task has a best record.
@@ -36,6 +38,7 @@ class RoundSubject:
     job_id: str
     options: JobOptions
     timed: bool
+    collecting: Collecting | None
     task_id: int
     position: int
     workload: str
@@ -71,6 +74,7 @@ def of_round(session: Session, round_id: int) -> RoundSubject:
         job_id=job.id,
         options=job.options,
         timed=job.budget_trials is None,
+        collecting=job.collecting,
         task_id=task.id,
         position=task.position,
         workload=task.workload_hash,

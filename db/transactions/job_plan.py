@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Family, Job, JobTask, Model, SketchRow, TargetRow
+from db.queries import models, records
 from db.transactions import champions, events, model_import
 from db.transactions.default_schedules import keep_default
 from db.transactions.transitions import transition
@@ -89,6 +91,8 @@ def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[P
     job.target_hash = target_hash
     known = champions.adopt_earlier(session, job) if job.warm_start else 0
     note = session.get_one(Model, job.model_id).note
+    if job.collecting is not None:
+        _count_earlier_labels(session, job)
     transition(
         session,
         job,
@@ -97,6 +101,14 @@ def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[P
         data={"tasks": len(planned), "tunable": sum(task.tunable for task in planned), "known": known}
         | ({"note": note} if note else {}),
     )
+
+
+def _count_earlier_labels(session: Session, job: Job) -> None:
+    """Runs of a collecting job add up: what earlier ones left counts."""
+    caches, found = models.caches_of(session, job), records.labels_of(session, job)
+    for task in session.scalars(sa.select(JobTask).where(JobTask.job_id == job.id)):
+        task.earlier_labels = found.get((task.workload_hash, caches[task.workload_hash]), 0)
+    session.flush()
 
 
 def store_sketches(session: Session, workload: str, bodies: Mapping[str, dict[str, Any]]) -> None:

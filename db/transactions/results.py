@@ -203,6 +203,7 @@ def _count(task: JobTask, result: WireResult, candidate: Candidate) -> None:
         return
     task.trials += 1
     task.failures += latency is None
+    task.duplicates += latency is not None and result.duplicate
 
 
 def _finish(

@@ -19,6 +19,7 @@ from db.transactions import ownership
 from services.coordinator import champions
 from services.coordinator.urls import BlobUrls
 from tunesmith.errors import NotFound
+from tunesmith.measure_limits import LABELLING
 from tunesmith.messages import (
     INLINE_LIMIT,
     DefaultSchedule,
@@ -120,7 +121,8 @@ class Composer:
         used = sorted({item.sketch for item in everything if item.sketch is not None})
         bodies = sketches.get(session, used)
         pack, target = Packer(self._blobs, self._urls), _target(session, job)
-        defaults = rough_latencies.wanted(session, job, task) if round_.number == 1 else []
+        rough = round_.number == 1 and job.collecting is None
+        defaults = rough_latencies.wanted(session, job, task) if rough else []
         return MeasureBatch(
             batch_id=batch.id,
             attempt=batch.attempt,
@@ -159,7 +161,7 @@ class Composer:
 
 
 def _limits(job: Job, target: Mapping[str, Any]) -> MeasureLimits:
-    usual = MeasureLimits()
+    usual = MeasureLimits() if job.collecting is None else LABELLING
     changed: dict[str, float] = {"build_timeout": CUDA_BUILD_SECONDS} if target.get("kind") == "cuda" else {}
     if job.budget_seconds is not None:
         changed["defaults_seconds"] = min(usual.defaults_seconds, DEFAULTS_SHARE * job.budget_seconds)

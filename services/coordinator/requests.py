@@ -2,41 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from pydantic.config import JsonDict
 
 from services.coordinator.access import Scope
 from tunesmith.answers.base import Body
 from tunesmith.answers.jobs import BudgetBody
+from tunesmith.dataset.collecting import MAX_PER_TASK, MAX_SHARDS, JobKind
+from tunesmith.dataset.workloads import MAX_OPERATORS
+from tunesmith.names import DEFAULT_SAMPLER, NO_COST_MODEL
 from tunesmith.operators import FORMS
 from tunesmith.options import MAX_PRIORITY, MIN_PRIORITY, JobOptions
 
+Spec = Annotated[str, StringConstraints(max_length=500)]
+COLLECTING: Final = {"search": DEFAULT_SAMPLER, "allocator": "even", "cost_model": NO_COST_MODEL}
+"""Options of collecting jobs that say nothing else."""
 Line = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+NOTHING: JsonDict = {"type": "null"}
+TUNES: JsonDict = {"kind": {"const": "tune"}, "per_task": NOTHING, "shard": {"const": 0}, "shards": {"const": 1}}
+COLLECTS: JsonDict = {"kind": {"const": "collect"}, "per_task": {"type": "integer"}}
+
+
+def _one_of(source: str, kind: JsonDict, *required: str) -> JsonDict:
+    """A request whose only source is ``source``."""
+    given = {name: NOTHING for name in ("model_id", "operator", "operators") if name != source}
+    return {"required": [source, *required], "properties": {**given, source: {"not": NOTHING}, **kind}}
+
+
 ONE_SOURCE: JsonDict = {
     "oneOf": [
-        {"required": ["model_id"], "properties": {"model_id": {"type": "string"}, "operator": {"type": "null"}}},
-        {"required": ["operator"], "properties": {"operator": {"type": "string"}, "model_id": {"type": "null"}}},
+        *(_one_of(source, TUNES) for source in ("model_id", "operator")),
+        *(_one_of(source, COLLECTS, "kind", "per_task") for source in ("model_id", "operator", "operators")),
     ]
 }
 
 
 class JobSource(Body):
-    """What to tune, for which target and for how long."""
+    """What to do with which programs, for which target and for how long."""
+
+    kind: JobKind = Field(
+        JobKind.TUNE, description="`tune` looks for the fastest programs; `collect` labels programs for the dataset."
+    )
+    per_task: int | None = Field(
+        None,
+        description="Of collecting jobs: labels that each task is to have, those of earlier ones included; "
+        f"1 to {MAX_PER_TASK}.",
+        json_schema_extra={"minimum": 1, "maximum": MAX_PER_TASK},
+    )
+    shard: int = Field(0, ge=0, lt=MAX_SHARDS, description="Of collecting jobs: which part of each space, from 0.")
+    shards: int = Field(1, ge=1, le=MAX_SHARDS, description="Of collecting jobs: in how many parts each space is.")
 
     model_id: str | None = Field(None, max_length=40)
     operator: str | None = Field(None, max_length=500, description=f"Such as {', '.join(FORMS.values())}.")
+    operators: list[Spec] | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_OPERATORS,
+        description="Of collecting jobs: several operators of one precision.",
+    )
     target: str | dict[str, Any] = "cpu"
     budget: BudgetBody = Field(default_factory=BudgetBody)
 
 
 class JobRequest(JobOptions, JobSource):
-    """A job to submit: a model (or an operator spec) and a target."""
+    """A job to submit: a model (or an operator spec) and a target.
+
+    A collecting job has other defaults: the sampler `uniform`, the allocator `even` and no cost model. It compiles no
+    model and starts from no champion.
+    """
 
     model_config = ConfigDict(json_schema_extra=ONE_SOURCE)
 
     name: str = Field("", max_length=200)
+
+    @model_validator(mode="after")
+    def _collecting_defaults(self) -> JobRequest:
+        if self.kind is JobKind.TUNE:
+            return self
+        missing = {name: value for name, value in COLLECTING.items() if name not in self.model_fields_set}
+        return self.model_copy(update={**missing, "warm_start": False, "verify": False})
 
 
 class JobChange(Body):

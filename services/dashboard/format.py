@@ -79,6 +79,13 @@ def count(done: int | None, of: int | None = None) -> str:
     return first if of is None else f"{first} / {of:,}"
 
 
+def trials(progress: dict[str, Any]) -> str:
+    """Trials of the budget; of a collecting job ``812 / 4,480 labels``."""
+    if progress.get("labels_wanted") is not None:
+        return f"{count(progress.get('labels'), progress['labels_wanted'])} labels"
+    return count(progress.get("trials"), progress.get("trials_budget"))
+
+
 def unmeasured(job: dict[str, Any]) -> str:
     """``12 / 23 tasks`` until each tunable task has a latency, because part of the sum is no latency of the model."""
     progress, current = job.get("progress") or {}, (job.get("latency") or {}).get("current")

@@ -32,6 +32,7 @@ REASONS = {
     "seconds": "time is up",
     "converged": "converged",
     "exhausted": "nothing left to propose",
+    "collected": "everything collected",
 }
 REFUSALS = {"fast_math": "no fast math", "winograd": "no Winograd"}
 """What a job says of the approximations that it was not allowed."""
@@ -43,7 +44,15 @@ def facts(job: dict[str, Any]) -> str:
     """What is tuned with what, and how it ended, in one line."""
     space = f"space {job['space']}" if job.get("space", DEFAULT_SPACE) != DEFAULT_SPACE else ""
     precision = job["precision"] if job.get("precision", DEFAULT_PRECISION) != DEFAULT_PRECISION else ""
-    names = [model_name(job), target_text(job), job.get("search"), job.get("cost_model"), job.get("allocator")]
+    collects = f"collects {job['per_task']} of each task" if job.get("per_task") is not None else ""
+    names = [
+        collects,
+        model_name(job),
+        target_text(job),
+        job.get("search"),
+        job.get("cost_model"),
+        job.get("allocator"),
+    ]
     seed = f"seed {job['seed']}" if job.get("seed") is not None else ""
     refused = [text for name, text in REFUSALS.items() if not job.get(name, True)]
     ended = REASONS.get(job.get("stop_reason") or "", "")
@@ -211,7 +220,7 @@ class Figures:
         )
         self._reference.show(*against(job))
         self._speedup.show(*change(speed))
-        self._trials.show(fmt.count(progress.get("trials"), progress.get("trials_budget")))
+        self._trials.show(fmt.trials(progress))
         self._elapsed.show(fmt.duration(progress.get("seconds")))
         self._left.show(fmt.duration(progress.get("eta_seconds")) if job["state"] in ACTIVE else fmt.NOTHING)
         self._expected.show(expected(forecast) if job["state"] in ACTIVE else fmt.NOTHING)

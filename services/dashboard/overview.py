@@ -67,7 +67,7 @@ def row(job: dict[str, Any]) -> dict[str, Any]:
         "simulated": bool(job.get("simulated")),
         "speedup_text": fmt.change(speed),
         "trials": progress.get("trials", 0),
-        "trials_text": fmt.count(progress.get("trials"), progress.get("trials_budget")),
+        "trials_text": fmt.trials(progress),
         "done": round(100 * done(job)),
         "eta": progress.get("eta_seconds"),
         "eta_text": fmt.duration(progress.get("eta_seconds")) if job["state"] in ACTIVE else fmt.NOTHING,
@@ -106,7 +106,7 @@ def done(job: dict[str, Any]) -> float:
     progress = job.get("progress") or {}
     parts = [
         (progress.get(spent) or 0) / progress[limit]
-        for spent, limit in (("trials", "trials_budget"), ("seconds", "seconds_budget"))
+        for spent, limit in (("trials", "trials_budget"), ("seconds", "seconds_budget"), ("labels", "labels_wanted"))
         if progress.get(limit)
     ]
     return min(1.0, max(parts, default=0.0))

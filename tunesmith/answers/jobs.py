@@ -10,6 +10,7 @@ from pydantic.config import JsonDict
 
 from tunesmith.answers.base import Answer, Body
 from tunesmith.budget import DEFAULT_TRIALS, MAX_SECONDS, MAX_TRIALS
+from tunesmith.dataset.collecting import JobKind
 from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState
 from tunesmith.measuring.ratio import Verdict
 from tunesmith.messages import Confirmation
@@ -41,6 +42,9 @@ class Progress(Answer):
 
     ``tasks_measured`` of the ``tasks_tunable`` tasks have a latency by now, or an alternative that has a schedule, or
     had a first round in which nothing ran; the others of the ``tasks`` leave the search nothing to decide.
+
+    A collecting job has ``labels`` by now, those of earlier ones included, of the ``labels_wanted`` that its tasks can
+    have; both are null for jobs that tune.
     """
 
     trials: int
@@ -54,6 +58,8 @@ class Progress(Answer):
     tasks_measured: int
     rounds: int
     rounds_in_flight: int
+    labels: int | None = None
+    labels_wanted: int | None = None
 
 
 class Latency(Answer):
@@ -147,6 +153,8 @@ class JobHead(Answer):
 class JobBody(JobOptions, JobHead):
     """A job. ``error`` is a problem object; ``waiting_for`` says what a job that stands still waits for.
 
+    ``per_task``, ``shard`` and ``shards``: what a job of kind ``collect`` is asked for, see ``POST /v1/jobs``.
+
     ``simulated``: a simulated device took part, so its latencies are invented.
     ``check``: of the compiled model's outputs; null before it is done, and where it is not asked for.
     ``reference``: the fastest other runtime at hand, of all ``references`` that were tried, fastest first. Where a job
@@ -157,6 +165,10 @@ class JobBody(JobOptions, JobHead):
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True, json_schema_extra=_state_options)
 
+    kind: JobKind = JobKind.TUNE
+    per_task: int | None = None
+    shard: int = 0
+    shards: int = 1
     simulated: bool
     budget: BudgetBody
     progress: Progress

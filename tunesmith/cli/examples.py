@@ -27,6 +27,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "models upload": ("tunesmith models upload model.onnx --input x=1,3,224,224",),
     "models show": ("tunesmith models show MODEL",),
     "models delete": ("tunesmith models delete MODEL",),
+    "dataset collect": (
+        "tunesmith dataset collect --workloads list.txt --per-task 256",
+        "tunesmith dataset collect --models model.onnx --sampler guided",
+        "tunesmith dataset collect --families conv2d,gemm --time 3600",
+    ),
     "quantize": ("tunesmith quantize model.onnx --calibration samples.npz -o int8.onnx",),
     "keys list": ("tunesmith keys list",),
     "keys create": ("tunesmith keys create --owner ann --scope user",),

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from tunesmith.cli import labels
 from tunesmith.cli.headline import against
 from tunesmith.cli.options import Cursor, JobId, Json, Key, Limit, Server, chosen, connect
 from tunesmith.cli.output import INVENTED, duration, emit, seconds, speed_up, table
 from tunesmith.cli.progress import follow, shown, waits_for
 from tunesmith.cli.summary import outputs
 from tunesmith.client import Client, Forecast, Job
+from tunesmith.dataset.collecting import JobKind
 from tunesmith.errors import JobFailed, NotFound, from_problem
 from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
 from tunesmith.states import JobState
@@ -146,6 +148,9 @@ def failure(job: Job) -> Exception:
 
 
 def _trials(job: Job) -> str:
+    """Of a collecting job its labels, with those that earlier ones left."""
+    if job.kind is JobKind.COLLECT:
+        return labels.count(job)
     budget = job.progress.trials_budget
     return str(job.progress.trials) if budget is None else f"{job.progress.trials}/{budget}"
 
@@ -188,7 +193,7 @@ def _show(job: Job, as_json: bool, forecast: Forecast | None = None) -> None:
         ("job", job.id),
         ("name", job.name),
         ("state", job.state.value),
-        ("trials", _trials(job)),
+        ("labels" if job.kind is JobKind.COLLECT else "trials", _trials(job)),
         ("tasks", _tasks(job)),
         ("time", duration(job.progress.seconds)),
         ("time left", duration(job.progress.eta_seconds)),

@@ -24,6 +24,7 @@ OWN_COMMANDS = {
     "device": "tunesmith.cli.devices:app",
     "workloads": "tunesmith.cli.workloads:app",
     "records": "tunesmith.cli.records:app",
+    "dataset": "tunesmith.cli.dataset:app",
 }
 """Commands of the light install. Importing all of them takes longer than starting a worker needs besides."""
 EXTRAS = {

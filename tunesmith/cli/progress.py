@@ -13,10 +13,12 @@ from rich.control import Control
 from rich.live import Live
 from rich.segment import ControlType
 
+from tunesmith.cli import labels
 from tunesmith.cli.line import Line, Piece
 from tunesmith.cli.output import duration, lay_out, seconds, speed_up, times
 from tunesmith.client import Client, Job
 from tunesmith.client.transport import RESTART_SECONDS
+from tunesmith.dataset.collecting import JobKind
 from tunesmith.measuring.ratio import Verdict
 from tunesmith.states import JobState
 
@@ -35,6 +37,7 @@ PHASES = {
     JobState.CANCELLING: "stopping",
     JobState.CANCELLED: "cancelled",
 }
+LABELLING = "labelling"
 Clock = Callable[[], float]
 
 
@@ -155,6 +158,8 @@ def phase_of(job: Job) -> str:
     """What a job is at, in one word."""
     if job.waiting_for:
         return "importing" if "model" in job.waiting_for else "waiting"
+    if job.kind is JobKind.COLLECT and job.state is JobState.RUNNING:
+        return LABELLING
     return PHASES[job.state]
 
 
@@ -162,12 +167,14 @@ def share(job: Job) -> float | None:
     """How much of the budget is used, 0 to 1; the limit that is nearer counts. None while that says nothing."""
     if job.done:
         return 1.0
-    if phase_of(job) not in ("tuning", "paused", "waiting"):
+    if phase_of(job) not in ("tuning", LABELLING, "paused", "waiting"):
         return None
     progress = job.progress
     parts = [0.0]
     if progress.trials_budget:
         parts.append(progress.trials / progress.trials_budget)
+    if progress.labels_wanted:
+        parts.append((progress.labels or 0) / progress.labels_wanted)
     if progress.seconds_budget:
         parts.append(progress.seconds / progress.seconds_budget)
     return min(1.0, max(parts))
@@ -181,13 +188,17 @@ def pieces(job: Job, ago: float) -> tuple[Piece, ...]:
         ago: seconds since then.
     """
     progress, latency = job.progress, job.latency
-    trials = Piece(_trials(job), 1), Piece("trials", 5, " ")
+    collects = job.kind is JobKind.COLLECT
+    trials = (
+        Piece(labels.count(job) if collects else _trials(job), 1),
+        Piece("labels" if collects else "trials", 5, " "),
+    )
     runs = phase_of(job) not in ("paused", "waiting")
     spent = Piece(f"time {duration(progress.seconds + (ago if runs else 0.0)):>4}", 6)
     if latency.current is not None:
         found = Piece(f"{seconds(latency.current):>7}", 2), *against(job)
     else:
-        found = (Piece(_tasks(job), 4),)
+        found = (Piece(labels.pace(job) if collects else _tasks(job), 4),)
     if progress.eta_seconds is None or job.done:
         return *trials, *found, spent._replace(rank=0)
     return *trials, *found, spent, Piece(f"left {duration(max(0.0, progress.eta_seconds - ago)):>4}")
@@ -225,6 +236,8 @@ def _text(job: Job) -> str:
 
 def _news(job: Job) -> str:
     """What changes because the job gets on, in columns."""
+    if job.kind is JobKind.COLLECT:
+        return "  ".join(part for part in (f"{labels.count(job)} labels", labels.pace(job)) if part)
     return f"{_trials(job)} trials  {model_latency(job):35}"
 
 

@@ -109,7 +109,10 @@ def tune(
         if calibration is not None:
             request = _quantised(request, calibration, out, display)
         chosen = None if embedded else server or reachable(key)
-        with _connection(request, chosen, key, data_dir, display) as (client, own):
+        if chosen is None:
+            check_target_is_here(request.target)
+            check_extras(request.model, request.options)
+        with connection(request.target, chosen, key, data_dir, display) as (client, own):
             job, spent = _run(client, request, own, display)
             display.phase("saving")
             model = request.wide if request.wide and job.precision != INT8 else request.model
@@ -179,16 +182,14 @@ def _quantised(request: Request, calibration: Path, out: Path | None, display: D
 
 
 @contextmanager
-def _connection(
-    request: Request, server: str | None, key: str | None, data_dir: Path, display: Display
+def connection(
+    target: str, server: str | None, key: str | None, data_dir: Path, display: Display
 ) -> Iterator[tuple[Client, bool]]:
     """A client, and whether the server behind it was started for this run."""
     if server is not None:
         with Client(server, key) as client:
             yield client, False
         return
-    check_target_is_here(request.target)
-    check_extras(request.model, request.options)
     display.phase("starting", "an embedded stack")
 
     def step(name: str) -> None:
@@ -199,7 +200,7 @@ def _connection(
             display.say(f"resumed {resumed(job)}; it continues alongside this run")
         try:
             alive = [device for device in client.devices() if device.alive]
-            check_class_is_here(request.target, {name for device in alive for name in device.device_classes})
+            check_class_is_here(target, {name for device in alive for name in device.device_classes})
             yield client, True
         finally:
             display.phase("stopping", "the embedded stack")

@@ -161,6 +161,7 @@ class Client(Dataset):
         target: str | dict[str, Any],
         model_id: str | None = None,
         operator: str | None = None,
+        operators: Sequence[str] | None = None,
         trials: int | None = None,
         seconds: float | None = None,
         stop_when_converged: bool = False,
@@ -171,15 +172,17 @@ class Client(Dataset):
         Args:
             target: short name, TVM tag or target JSON.
             model_id: what to tune, or
-            operator: an operator spec such as ``gemm:1024x1024x1024:float32``.
+            operator: an operator spec such as ``gemm:1024x1024x1024:float32``, or
+            operators: of a collecting job, several of one precision.
             trials: budget of measured candidates.
             seconds: budget of time; at least one of the two.
             stop_when_converged: end early when nothing more is gained.
-            **options: the job's ``name``, and fields of :class:`tunesmith.options.JobOptions`; None leaves the
-                server's default.
+            **options: the job's ``name``, fields of :class:`tunesmith.options.JobOptions`, and of a collecting job its
+                ``kind``, ``per_task``, ``shard`` and ``shards``; None leaves the server's default.
         """
         budget = {"trials": trials, "seconds": seconds, "stop_when_converged": stop_when_converged}
-        body = {"model_id": model_id, "operator": operator, "target": target, **options}
+        source = {"model_id": model_id, "operator": operator, "operators": operators}
+        body = {**source, "target": target, **options}
         body = {key: value for key, value in body.items() if value is not None}
         body["budget"] = {key: value for key, value in budget.items() if value is not None}
         answer = self._transport.request(

@@ -1,4 +1,4 @@
-"""What a collecting job is asked for: so many labels of each task, and which part of its space they are of."""
+"""What a collecting job is asked for. Without NumPy, which a client does not need."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import enum
 import re
 from dataclasses import dataclass
 
-import numpy as np
-
 from tunesmith.errors import InvalidInput
-from tunesmith.space.base import Bools, PointBatch, Scores
-from tunesmith.space.space import Space
 
 MAX_PER_TASK = 100_000
-MAX_SHARDS = 1024
+MAX_SHARDS = 32
+"""With more, an ask of a sampler might find nothing of its shard."""
 SPARE_FAILURES, FAILURES_PER_LABEL = 64, 4
 """A task that has more failures than this, and so many for each label, is given up: hardly anything of it runs."""
 
@@ -51,14 +48,6 @@ class Collecting:
     def wanted(self, labels: int) -> int:
         """Labels that a task which has some still lacks."""
         return max(0, self.per_task - labels)
-
-    def holds(self, space: Space, batch: PointBatch) -> Bools:
-        """Which points are of this shard, by their content: bool [n]. Every point is of exactly one."""
-        return np.asarray(space.keys(batch) % self.shards == self.shard)
-
-    def restricted(self, space: Space, scores: Scores) -> Scores:
-        """Scores by which only points of this shard are valid."""
-        return Scores(scores.batch, scores.mean, scores.std, scores.valid & self.holds(space, scores.batch))
 
 
 def given_up(failures: int, labels: int) -> bool:

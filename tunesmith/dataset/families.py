@@ -1,7 +1,8 @@
 """Operator specs with shapes like those of real models, drawn at random.
 
-TenSet (Zheng et al., NeurIPS 2021, Datasets and Benchmarks) takes tasks from 120 networks; Lorien (Yu et al., SoCC 2021)
-mutates the shapes of a model's tasks. Here each family has shapes of well-known networks, of which extents are mutated.
+TenSet (Zheng et al., NeurIPS 2021, Datasets and Benchmarks) takes tasks from 120 networks; Lorien (Yu et al., SoCC
+2021) mutates the shapes of a model's tasks. Here each family has shapes of well-known networks, whose extents are
+mutated.
 """
 
 from __future__ import annotations
@@ -79,7 +80,14 @@ PRODUCTS = (
     (512, 512, 512),
 )
 """BERT, ViT, Swin, GPT-2, classifiers, and small squares."""
-ATTENTIONS = ((12, 128, 128, 64), (12, 128, 64, 128), (8, 64, 64, 64), (16, 256, 256, 64), (3, 49, 49, 32), (12, 1, 256, 64))
+ATTENTIONS = (
+    (12, 128, 128, 64),
+    (12, 128, 64, 128),
+    (8, 64, 64, 64),
+    (16, 256, 256, 64),
+    (3, 49, 49, 32),
+    (12, 1, 256, 64),
+)
 """Heads, rows, columns and reduction of the products in attention."""
 ROWS = ((1536, 128), (768, 512), (128, 768), (197, 768), (256, 1024), (3136, 96), (64, 4096), (32, 1000))
 """Rows and columns of what is normalised: attention scores, features of transformers, classes."""
@@ -184,8 +192,8 @@ def draw_operators(families: Sequence[str], count: int, seed: int, precision: st
                 found[spec.canonical] = spec
     if len(found) < count:
         raise InvalidInput(
-            f"--count {count}: the families {', '.join(families)} have only {len(found)} shapes in {precision} to draw; "
-            "ask for fewer, or add families",
+            f"--count {count}: the families {', '.join(families)} have only {len(found)} shapes in {precision} to "
+            "draw; ask for fewer, or add families",
             field="count",
             value=count,
         )
@@ -230,5 +238,5 @@ def operations(spec: OperatorSpec) -> float:
 
 def tensor_bytes(spec: OperatorSpec) -> int:
     """Bytes of all tensors of a spec."""
-    item = np.dtype(spec.dtype).itemsize
-    return sum(item * math.prod(tensor.shape) for tensor in (*spec.inputs, spec.output))
+    tensors = (*spec.inputs, spec.output)
+    return sum(np.dtype(tensor.dtype).itemsize * math.prod(tensor.shape) for tensor in tensors)

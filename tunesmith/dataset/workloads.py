@@ -82,5 +82,4 @@ def _parsed(text: str, place: str) -> OperatorSpec:
     try:
         return parse_operator(text)
     except InvalidOperator as error:
-        error.detail = f"{place}: {error.detail}"
-        raise
+        raise InvalidOperator(f"{place}: {error.detail}", field="operators", value=text) from error

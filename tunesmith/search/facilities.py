@@ -1,8 +1,8 @@
 """Facility location: which of many points bring all of them near to a chosen one. Greedy, lazily evaluated.
 
-The sum of the distances to the nearest chosen point falls less and less with each choice: it is submodular, so that the
-greedy choice falls short of the best one by 1/e at most (Nemhauser, Wolsey and Fisher, 1978). Gains only fall, so most of
-them need not be computed again (Minoux, "Accelerated Greedy Algorithms", 1978).
+The sum of the distances to the nearest chosen point falls less and less with each choice: it is submodular. So the
+greedy choice gains at least 1 - 1/e of what the best one would (Nemhauser, Wolsey and Fisher, 1978). Gains only fall,
+so most of them need not be computed again (Minoux, "Accelerated Greedy Algorithms", 1978).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Programs that stand for all the others: few labels that teach as much as possible.
 
 Of many random points those are chosen that bring each of them near to a labelled one: they lie in the middle of many
-others, and no two of them are alike. Where a model predicts, points that it is unsure of count more. After Wei, Iyer and
-Bilmes, "Submodularity in Data Subset Selection and Active Learning", ICML 2015. Core sets (Sener and Savarese, ICLR
-2018) bound the largest distance instead of the sum, and so choose outliers.
+others, and no two of them are alike. Where a model predicts, points that it is unsure of count more. After Wei, Iyer
+and Bilmes, "Submodularity in Data Subset Selection and Active Learning", ICML 2015. Core sets (Sener and Savarese,
+ICLR 2018) bound the largest distance instead of the sum, and so choose outliers.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ class RepresentativeOptions:
 class RepresentativeSearcher(PointSearcher):
     """Chooses by decisions, and by how unsure a model's scores are. Which of them are good does not matter."""
 
-    def __init__(
-        self, space: Space, seed: int = 0, options: RepresentativeOptions = RepresentativeOptions()
-    ) -> None:
+    def __init__(self, space: Space, seed: int = 0, options: RepresentativeOptions = RepresentativeOptions()) -> None:
         super().__init__(space, seed, effort=options.effort, elites=0)
         self.options = options
         self._codes, self._history = Codes(space), History(space)

@@ -48,8 +48,8 @@ class Upload:
     """What is to be imported.
 
     Attributes:
-        source: ``onnx``, ``pt2`` or ``operator``.
-        path: the file; None for an operator.
+        source: ``onnx``, ``pt2``, ``operator`` or ``operators``.
+        path: the file, or a list of operators; None for a single one.
         operator: the operator's text.
         shapes: static shapes by input.
     """

@@ -13,6 +13,7 @@ from db.transactions import model_import
 from db.transactions.model_import import Imported
 from tunesmith.errors import ModelRejected
 from tunesmith.messages import IngestModel
+from tunesmith.names import OPERATOR
 from tunesmith.preparation import Preparation
 from workers.core.context import Context
 from workers.core.importing import Upload
@@ -42,7 +43,7 @@ def upload(context: Context, model: Model) -> Upload:
     except ValueError as error:  # the row is older than the passes
         raise ModelRejected(f"{error}; upload the model again", field="file") from error
     path: Path | None = None
-    if model.source != "operator":
+    if model.source != OPERATOR:
         context.blobs.size(model.sha256)  # NotFound rather than whatever an importer says of a missing file
         path = context.blobs.path(model.sha256)
     shapes = json.loads(model.inputs_key) if model.inputs_key else {}

@@ -12,13 +12,14 @@ import numpy as np
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import JobTask, Round
+from db.models import JobTask, Record, Round
 from db.queries import cost_models, devices, records, sketches, tasks, work_parts
 from db.queries.cost_models import TrainedModel
 from db.queries.work_parts import RoundSubject
 from db.transactions import rounds
 from db.transactions.locks import lock_row
 from db.transactions.transitions import transition
+from tunesmith.dataset.shards import restricted
 from tunesmith.event_kinds import EventKind
 from tunesmith.messages import Calibration, ProposeRound
 from tunesmith.names import FEATURES, NO_COST_MODEL
@@ -124,7 +125,7 @@ def propose(context: Context, lease: Lease, subject: RoundSubject, started: floa
 
 def _load(session: Session, subject: RoundSubject, space: TraceSpace, last_record_id: int) -> Knowledge:
     """``last_record_id``: the last record that the searcher knows; 0 for a fresh one."""
-    rows = records.of_task_since(session, subject.task_id, last_record_id)
+    rows = _new_records(session, subject, last_record_id)
     fresh = not last_record_id and subject.searcher_state is None and subject.options.warm_start
     seeds = _seeds(session, subject, space) if fresh else []
     return Knowledge(
@@ -138,6 +139,15 @@ def _load(session: Session, subject: RoundSubject, space: TraceSpace, last_recor
     )
 
 
+def _new_records(session: Session, subject: RoundSubject, after: int) -> Sequence[Record]:
+    """The task's own records; in a collecting job those of every job, because no program is labelled twice."""
+    if subject.collecting is None:
+        return records.of_task_since(session, subject.task_id, after)
+    return records.of_workload_since(
+        session, subject.workload, subject.target_hash, subject.sketches, after, subject.job_id
+    )
+
+
 def _ask(
     searcher: Searcher, subject: RoundSubject, known: Knowledge, scorer: Scorer
 ) -> tuple[tuple[Candidate, ...], bool]:
@@ -146,7 +156,9 @@ def _ask(
     # Every batch measures its task's champion anyway.
     seed_repeats = _fastest(known.seeds, subject.size) if subject.baseline and not subject.has_champion else []
     wanted = subject.size - len(seed_repeats)
-    asked = searcher.ask(wanted, known.pending, scorer, scorer.prior) if wanted else []
+    collecting = subject.collecting
+    score = scorer if collecting is None else restricted(scorer.space.space, scorer, collecting)
+    asked = searcher.ask(wanted, known.pending, score, scorer.prior) if wanted else []
     return (*first, *seed_repeats, *asked), bool(wanted) and not asked
 
 

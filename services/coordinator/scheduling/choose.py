@@ -9,7 +9,7 @@ from operator import itemgetter
 from types import MappingProxyType
 
 from services.coordinator.scheduling.actions import OpenRound
-from services.coordinator.scheduling.rounds import NextRound, round_size, trial_limited
+from services.coordinator.scheduling.rounds import NextRound, labels_wanted, round_size, trial_limited
 from services.coordinator.scheduling.snapshot import JobSnapshot, TaskSnapshot
 from tunesmith.allocate.base import Allocator, Choice, TaskView
 from tunesmith.allocate.registry import make_allocator
@@ -27,6 +27,8 @@ STORED_SCORES = 256
 
 def open_tasks(job: JobSnapshot) -> Iterator[TaskSnapshot]:
     """The tasks that may get another round, now or later."""
+    if job.collecting is not None:
+        return (task for task in job.tasks if task.lacks(job.collecting))
     lost = dominated(job)
     return (task for task in job.tasks if task.tunable and not task.exhausted and task.id not in lost)
 
@@ -69,7 +71,23 @@ def _rounds(task: TaskSnapshot) -> float:
 def next_round(
     job: JobSnapshot, slots: int, common: Mapping[tuple[str, str], int] = MappingProxyType({})
 ) -> tuple[OpenRound, JobSnapshot] | None:
-    """The next round of ``job`` and the job as it stands once that is open; None when nothing may be opened.
+    """The next round of ``job`` and the job as it stands once that is open; None when nothing may be opened."""
+    return _next_tuned(job, slots, common) if job.collecting is None else _next_collected(job, slots)
+
+
+def _next_collected(job: JobSnapshot, slots: int) -> tuple[OpenRound, JobSnapshot] | None:
+    """The next round of a collecting job: of a task that lacks labels beyond those under way."""
+    most = max(slots, 1) + 1
+    wanted = {task.id: labels_wanted(job, task) for task in job.tasks if not task.proposing and task.in_flight < most}
+    free = {task for task, size in wanted.items() if size}
+    choice = _allocate(make_allocator(job.options.allocator, job.options.seed), job, free, {}) if free else None
+    return None if choice is None else _opened(job, choice, wanted[choice.task], baseline=False)
+
+
+def _next_tuned(
+    job: JobSnapshot, slots: int, common: Mapping[tuple[str, str], int] = MappingProxyType({})
+) -> tuple[OpenRound, JobSnapshot] | None:
+    """The next round of a job that tunes.
 
     A task that is being proposed for is left out: its next batch should know the one before. So is a task with a
     round for each of the ``slots`` devices and one more, which keeps them busy: a batch proposed still earlier would
@@ -95,8 +113,11 @@ def next_round(
     tuned = any(other.alternative_of == task.id and other.best is not None for other in job.alternatives)
     second = len(task.history) + task.in_flight == 1
     size = round_size(job, NextRound(task.fresh, second, unseen, tuned, allocator.small_first_rounds))
-    if size < 1:
-        return None
+    return _opened(job, choice, size, baseline=task.rounds == 0) if size > 0 else None
+
+
+def _opened(job: JobSnapshot, choice: Choice, size: int, *, baseline: bool) -> tuple[OpenRound, JobSnapshot]:
+    task = next(task for task in job.tasks if task.id == choice.task)
     best = sorted(choice.scores.items(), key=itemgetter(1), reverse=True)[:STORED_SCORES]
     scores = {str(key): _plain(score) for key, score in best}
     action = OpenRound(
@@ -104,7 +125,7 @@ def next_round(
         task=task.id,
         number=job.next_number,
         size=size,
-        baseline=task.rounds == 0,
+        baseline=baseline,
         reason={"reason": choice.reason, "scores": scores, "gain": choice.gain},
     )
     return action, _with_open(job, task, size)
@@ -116,7 +137,13 @@ def _plain(score: float) -> float | None:
 
 
 def _with_open(job: JobSnapshot, chosen: TaskSnapshot, size: int) -> JobSnapshot:
-    opened = replace(chosen, in_flight=chosen.in_flight + 1, proposing=True, rounds=chosen.rounds + 1)
+    opened = replace(
+        chosen,
+        in_flight=chosen.in_flight + 1,
+        proposing=True,
+        rounds=chosen.rounds + 1,
+        trials_in_flight=chosen.trials_in_flight + size,
+    )
     tasks = tuple(opened if task.id == chosen.id else task for task in job.tasks)
     return replace(job, tasks=tasks, trials_in_flight=job.trials_in_flight + size, next_number=job.next_number + 1)
 
@@ -133,5 +160,8 @@ def _allocate(
 
 
 def views(job: JobSnapshot, free: Collection[int]) -> list[TaskView]:
-    """The tasks as allocators see them; those that are not ``free`` to have a round count as exhausted."""
+    """The tasks as allocators see them; those that are not ``free`` to have a round count as exhausted. In a collecting
+    job a task's labels count as its trials."""
+    if job.collecting is not None:
+        return [task.view(task.id in free)._replace(trials=task.labels) for task in job.tasks]
     return [task.view(task.id in free) for task in job.tasks]

@@ -105,6 +105,8 @@ def _steer_finishing(job: JobSnapshot) -> Iterator[act.Action]:
 
 def _nothing_was_measured(job: JobSnapshot) -> bool:
     """True when candidates were measured and not a single latency came back."""
+    if job.collecting is not None:
+        return bool(job.trials) and not any(task.labels for task in job.tasks)
     measured = any(task.best is not None or task.untuned is not None for task in job.tasks)
     return not measured and any(task.trials for task in job.tasks)
 
@@ -119,7 +121,7 @@ def _stop_reason(job: JobSnapshot) -> str | None:
     if budget.trials_left(job) == 0:
         return "trials"
     if next(open_tasks(job), None) is None:
-        return "exhausted"
+        return "exhausted" if job.collecting is None else "collected"
     if job.stop_when_converged and converged(job):
         return "converged"
     return None

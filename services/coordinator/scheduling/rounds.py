@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from services.coordinator.scheduling import budget
-from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot
+from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot, TaskSnapshot
 from tunesmith.names import NO_COST_MODEL
 
 FIRST_CANDIDATES = 3
@@ -56,6 +56,18 @@ def round_size(job: JobSnapshot, coming: NextRound) -> int:
     size = _first(job, coming) if coming.first else _later(job, coming)
     left = budget.trials_left(job)
     return size if left is None else min(size, left)
+
+
+def labels_wanted(job: JobSnapshot, task: TaskSnapshot) -> int:
+    """Candidates of a collecting job's next round of a task: what it lacks, those under way left out, in large rounds.
+
+    Nothing is learnt from round to round, so only the fixed costs of a round count.
+    """
+    if job.collecting is None:
+        return 0
+    left = budget.trials_left(job)
+    most = LARGE_CANDIDATES if left is None else min(LARGE_CANDIDATES, left)
+    return max(0, min(most, task.lacks(job.collecting) - task.trials_in_flight))
 
 
 def trial_limited(job: JobSnapshot) -> bool:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from tunesmith.allocate.base import TaskView
+from tunesmith.dataset.collecting import Collecting, given_up
 from tunesmith.options import JobOptions
 from tunesmith.states import JobState, ModelState, WorkState
 
@@ -21,6 +22,9 @@ class TaskSnapshot:
 
     Attributes:
         id: id of the ``job_tasks`` row.
+        useless: trials that gave no label of their own: failures, and those whose code another one had.
+        earlier_labels: what earlier collecting jobs left.
+        trials_in_flight: trials that open rounds may still add.
         known: latency in seconds of the champion that an earlier job left; None without one.
         adopted: the same of one that another job found since; None where the best one is the job's own.
         history: best latency in seconds after each finished round, oldest first.
@@ -39,6 +43,9 @@ class TaskSnapshot:
     tunable: bool = True
     exhausted: bool = False
     trials: int = 0
+    useless: int = 0
+    earlier_labels: int = 0
+    trials_in_flight: int = 0
     untuned: float | None = None
     best: float | None = None
     known: float | None = None
@@ -55,6 +62,17 @@ class TaskSnapshot:
     def fresh(self) -> bool:
         """True for one that is still to be tried for the first time, by whichever job."""
         return not (self.rounds or self.history) and self.known is None and self.adopted is None
+
+    @property
+    def labels(self) -> int:
+        """Labels by now, those of earlier collecting jobs included."""
+        return self.earlier_labels + self.trials - self.useless
+
+    def lacks(self, collecting: Collecting) -> int:
+        """Labels that a collecting job still wants of it; none where it is exhausted, or hardly anything of it runs."""
+        if not self.tunable or self.exhausted or given_up(self.useless, self.trials - self.useless):
+            return 0
+        return collecting.wanted(self.labels)
 
     @property
     def curve(self) -> tuple[float, ...]:
@@ -108,6 +126,7 @@ class JobSnapshot:
 
     Attributes:
         owner: the user whose job it is; users share a device class equally.
+        collecting: what a collecting job is asked for; None for one that tunes.
         elapsed: seconds since submission, without pauses and waits for a device.
         clock_stopped: True while that clock stands.
         trials_in_flight: trials that open rounds may still add.
@@ -125,6 +144,7 @@ class JobSnapshot:
     device_class: str = ""
     owner: str = "local"
     options: JobOptions = field(default_factory=JobOptions)
+    collecting: Collecting | None = None
     budget_trials: int | None = None
     budget_seconds: float | None = None
     stop_when_converged: bool = False

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from db import clock
 from db.models import Device, Evaluation, Job
 from db.queries import devices, jobs
+from db.queries.labels import LabelCounts, labels
 from db.queries.sums import TaskSums, sums
 from services.coordinator import notes, reference, verified
 from tunesmith.answers.jobs import BudgetBody, JobBody, Latency, Progress
@@ -29,10 +30,10 @@ def describe(session: Session, job_ids: Sequence[str], device_timeout: float) ->
     """Jobs in the order of ``job_ids``."""
     now = clock.now(session)
     parts, totals = jobs.parts(session, job_ids), sums(session, job_ids)
-    counts = jobs.round_counts(session, job_ids)
+    counts, collected = jobs.round_counts(session, job_ids), labels(session, job_ids)
     fleet = _Fleet.of(devices.live(session, device_timeout, now))
     return [
-        _body(parts[key], totals.get(key, TaskSums()), counts.get(key, (0, 0)), fleet, now)
+        _body(parts[key], totals.get(key, TaskSums()), counts.get(key, (0, 0)), collected.get(key), fleet, now)
         for key in job_ids
         if key in parts
     ]
@@ -58,7 +59,14 @@ class _Fleet:
         return cls(healthy, sick)
 
 
-def _body(parts: jobs.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: _Fleet, now: dt.datetime) -> JobBody:
+def _body(
+    parts: jobs.JobParts,
+    sums: TaskSums,
+    rounds: tuple[int, int],
+    collected: LabelCounts | None,
+    fleet: _Fleet,
+    now: dt.datetime,
+) -> JobBody:
     job, model, target = parts.job, parts.model, parts.target
     references = reference.timings(parts.evaluation)
     return JobBody.of(
@@ -72,7 +80,7 @@ def _body(parts: jobs.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: 
         budget=BudgetBody(
             trials=job.budget_trials, seconds=job.budget_seconds, stop_when_converged=job.stop_when_converged
         ),
-        progress=_progress(job, sums, rounds, now),
+        progress=_progress(job, sums, rounds, collected, now),
         latency=latency(job, sums, parts.evaluation),
         check=verified.check(parts.evaluation),
         reference=reference.of(references),
@@ -83,14 +91,18 @@ def _body(parts: jobs.JobParts, sums: TaskSums, rounds: tuple[int, int], fleet: 
     )
 
 
-def _progress(job: Job, sums: TaskSums, rounds: tuple[int, int], now: dt.datetime) -> Progress:
+def _progress(
+    job: Job, sums: TaskSums, rounds: tuple[int, int], collected: LabelCounts | None, now: dt.datetime
+) -> Progress:
     seconds = elapsed(job, now)
     return Progress.of(
         sums,
         trials_budget=job.budget_trials,
         seconds=seconds,
         seconds_budget=job.budget_seconds,
-        eta_seconds=eta(job, sums.trials, seconds, now),
+        eta_seconds=eta(job, sums.trials, seconds, now, collected),
+        labels=collected.total if collected else None,
+        labels_wanted=collected.wanted if collected else None,
         tasks_tunable=sums.tunable,
         tasks_measured=sums.measured,
         rounds=rounds[0],
@@ -98,8 +110,9 @@ def _progress(job: Job, sums: TaskSums, rounds: tuple[int, int], now: dt.datetim
     )
 
 
-def eta(job: Job, trials: int, seconds: float, now: dt.datetime) -> float | None:
-    """Seconds until the first of the budget's limits, at the rate so far; None while nobody can tell."""
+def eta(job: Job, trials: int, seconds: float, now: dt.datetime, collected: LabelCounts | None = None) -> float | None:
+    """Seconds until the first of the budget's limits, or until everything is collected, at the rate so far; None while
+    nobody can tell."""
     if is_final(job.state):
         return 0.0
     if job.state is not JobState.RUNNING or job.paused_at is not None:
@@ -107,9 +120,11 @@ def eta(job: Job, trials: int, seconds: float, now: dt.datetime) -> float | None
     limits = []
     if job.budget_seconds is not None:
         limits.append(max(0.0, job.budget_seconds - seconds))
+    running = 0.0 if job.started_at is None else (now - job.started_at).total_seconds() - job.paused_seconds
     if job.budget_trials is not None and trials and job.started_at is not None:
-        tuning = max(1e-3, (now - job.started_at).total_seconds() - job.paused_seconds)
-        limits.append(max(0, job.budget_trials - trials) * tuning / trials)
+        limits.append(max(0, job.budget_trials - trials) * max(1e-3, running) / trials)
+    if collected is not None and collected.own:
+        limits.append((collected.wanted - collected.total) * max(1e-3, running) / collected.own)
     return min(limits) if limits else None
 
 

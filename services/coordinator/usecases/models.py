@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -23,8 +24,10 @@ from services.coordinator.uploads import Upload
 from services.coordinator.usecases.shapes import inputs_key, parse_inputs
 from tunesmith.answers.base import Page
 from tunesmith.answers.models import ModelBody, ModelTaskBody, TensorBody
+from tunesmith.dataset.workloads import content_hash, list_text
 from tunesmith.errors import Conflict, InvalidInput, NotFound, StorageQuotaExceeded
-from tunesmith.operators import parse_operator
+from tunesmith.names import OPERATOR, OPERATORS
+from tunesmith.operators import OperatorSpec, parse_operator
 from tunesmith.preparation import for_target, of_operator
 from tunesmith.resources import MODEL, new_id
 from tunesmith.states import ModelState
@@ -115,19 +118,23 @@ def source_of(upload: Upload) -> str:
 def operator_model(session: Session, operator: str, owner: str) -> Model:
     """The model row of an operator spec. Raises InvalidOperator."""
     spec = parse_operator(operator)
-    canonical = spec.canonical
-    sha = hashlib.sha256(canonical.encode()).hexdigest()
+    sha = hashlib.sha256(spec.canonical.encode()).hexdigest()
+    return _of_specs(session, spec, owner, name=spec.canonical, source=OPERATOR, operator=spec.canonical, sha256=sha)
+
+
+def operators_model(session: Session, specs: Sequence[OperatorSpec], owner: str) -> Model:
+    """The model row of a list of operators of one precision, whose text is a blob."""
+    size, name = len(list_text(specs)), f"{len(specs)} operators"
+    return _of_specs(session, specs[0], owner, name=name, source=OPERATORS, sha256=content_hash(specs), size=size)
+
+
+def _of_specs(session: Session, first: OperatorSpec, owner: str, **values: Any) -> Model:
     new = Model(
         id=new_id(MODEL),
-        name=canonical,
-        source="operator",
-        operator=canonical,
-        sha256=sha,
-        inputs_key="",
-        size=0,
         owner=owner,
         state=ModelState.IMPORTING,
-        preparation=of_operator(DEFAULT_KIND, spec).key,
+        preparation=of_operator(DEFAULT_KIND, first).key,
+        **{"inputs_key": "", "size": 0, **values},
     )
     model, _ = find_or_add(session, new)
     _import_again(session, model, new.preparation)

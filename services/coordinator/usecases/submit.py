@@ -19,6 +19,8 @@ from services.coordinator.usecases import models
 from services.coordinator.usecases.describe import describe
 from tunesmith.answers.jobs import JobBody
 from tunesmith.budget import DEFAULT_TRIALS, check_budget
+from tunesmith.dataset.collecting import Collecting, JobKind
+from tunesmith.dataset.workloads import list_text, parse_operators
 from tunesmith.errors import (
     IdempotencyMismatch,
     InvalidInput,
@@ -26,7 +28,8 @@ from tunesmith.errors import (
     from_problem,
 )
 from tunesmith.extras import CHOICES, choice_unavailable
-from tunesmith.operators import parse_operator
+from tunesmith.names import OPERATOR, OPERATORS
+from tunesmith.operators import OperatorSpec, parse_operator
 from tunesmith.preparation import for_target, of_operator
 from tunesmith.resources import JOB, new_id
 from tunesmith.states import JobState, ModelState
@@ -51,6 +54,9 @@ def submit(context: Context, caller: Caller, request: JobRequest, key: str | Non
     if key is not None and not 0 < len(key) <= MAX_IDEMPOTENCY_KEY:
         raise InvalidInput(f"an Idempotency-Key has 1 to {MAX_IDEMPOTENCY_KEY} characters", field="Idempotency-Key")
     fingerprint = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
+
+    if request.operators is not None:  # a list is kept like a file that was uploaded
+        context.blobs.put_bytes(list_text(parse_operators(request.operators)).encode())
 
     def work(session: Session) -> tuple[JobBody, bool]:
         if key is not None:
@@ -92,13 +98,34 @@ def _remembered(session: Session, caller: Caller, key: str, fingerprint: str) ->
 
 def check(request: JobRequest) -> None:
     """Everything about a request that needs no database. Raises what :func:`submit` raises."""
-    if (request.model_id is None) == (request.operator is None):
-        raise InvalidInput("give either model_id or operator", field="model_id", value=request.model_id)
+    sources = [value for value in (request.model_id, request.operator, request.operators) if value is not None]
+    if len(sources) != 1:
+        raise InvalidInput(
+            "give either model_id or operator, or operators in a collecting job",
+            field="model_id",
+            value=request.model_id,
+        )
     if request.operator is not None:
         parse_operator(request.operator)
+    if request.operators is not None:
+        parse_operators(request.operators)
+    _check_kind(request)
     parse_target(request.target)
     check_budget(request.budget.trials, request.budget.seconds)
     request.check_values()
+
+
+def _check_kind(request: JobRequest) -> None:
+    """Refuse what does not go with the kind of job. Raises InvalidInput."""
+    if request.kind is JobKind.COLLECT:
+        if request.per_task is None:
+            raise InvalidInput("a collecting job needs per_task, the labels of each task", field="per_task", value=None)
+        Collecting(request.per_task, request.shard, request.shards).check()
+        return
+    for field, other in (("per_task", None), ("operators", None), ("shard", 0), ("shards", 1)):
+        value = getattr(request, field)
+        if value != other:
+            raise InvalidInput(f"{field} is for collecting jobs: add kind collect", field=field, value=value)
 
 
 def _check_available(request: JobRequest, unavailable: tuple[str, ...]) -> None:
@@ -134,7 +161,7 @@ def _check_quota(session: Session, caller: Caller, most: int) -> None:
 def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
     model, precision = _model(session, caller, request)
     trials, seconds = request.budget.trials, request.budget.seconds
-    if trials is None and seconds is None:
+    if trials is None and seconds is None and request.kind is JobKind.TUNE:
         trials = DEFAULT_TRIALS
     spec = request.target if isinstance(request.target, str) else json.dumps(request.target, sort_keys=True)
     if len(spec) > MAX_SPEC:
@@ -148,7 +175,10 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
         state=JobState.QUEUED,
         budget_trials=trials,
         budget_seconds=seconds,
-        stop_when_converged=request.budget.stop_when_converged,
+        stop_when_converged=request.budget.stop_when_converged and request.kind is JobKind.TUNE,
+        per_task=request.per_task,
+        shard=request.shard,
+        shards=request.shards,
         created_at=clock.now(session),
         paused_seconds=0.0,
         **{**request.values(), "precision": precision},
@@ -162,13 +192,22 @@ def _model(session: Session, caller: Caller, request: JobRequest) -> tuple[Model
 
     The second value is the precision, which an operator has in its type.
     """
-    if request.operator is not None:
+    spec: OperatorSpec | None = None
+    if request.operators is not None:
+        specs = parse_operators(request.operators)
+        model, spec = models.operators_model(session, specs, caller.owner), specs[0]
+    elif request.operator is not None:
         model = models.operator_model(session, request.operator, caller.owner)
     else:
         model = models.visible(session, caller, str(request.model_id))
     _check_usable(model)
     kind = parse_target(request.target).kind
-    spec = parse_operator(str(model.operator)) if model.source == "operator" else None
+    if model.source == OPERATORS and spec is None:
+        raise InvalidInput(
+            f"{model.id} is a list of operators: give the list itself as operators", field="model_id", value=model.id
+        )
+    if model.source == OPERATOR:
+        spec = parse_operator(str(model.operator))
     wanted = for_target(kind, False, request) if spec is None else of_operator(kind, spec, request)
     model = model_import.prepared(session, model, wanted)
     _check_usable(model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import re
@@ -15,6 +16,7 @@ from fake_fleet import TARGET, Folder
 
 from db.engine import create_engine, session_factory
 from db.models import Job, Model
+from tunesmith.states import JobState
 
 pytestmark = pytest.mark.parallel
 
@@ -120,6 +122,27 @@ def test_tasks_without_a_round_count_at_their_rough_latencies(both: Api) -> None
     last = next(curve for job, curve, _, _ in reversed(seen) if job["latency"]["source"] == "estimate")
     assert last["untuned"] == pytest.approx(0.6)
     assert (last["points"][0]["tasks_rough"], last["points"][-1]["tasks_rough"]) == (3, 0)
+
+
+def test_collecting_jobs_label_each_task_and_add_up(both: Api) -> None:
+    both.fleet.register_device()
+    asked = {"kind": "collect", "operators": ["softmax:8x128", "gemm:64x64x64"]}
+    found = []
+    for per_task in (10, 12, 12):
+        job = both.client.post("/v1/jobs", json={**asked, "per_task": per_task}).json()
+        options = ("kind", "search", "allocator", "cost_model", "verify", "warm_start")
+        assert [job[name] for name in options] == ["collect", "uniform", "even", "none", False, False]
+        assert job["budget"]["trials"] is None
+        both.work(functools.partial(lambda key: both.state(key) is JobState.SUCCEEDED, job["id"]))
+        found.append(both.client.get(f"/v1/jobs/{job['id']}").json())
+    tasks = found[0]["progress"]["tasks_tunable"]
+    for job, per_task in zip(found, (10, 12, 12), strict=True):
+        assert job["stop_reason"] == "collected"
+        assert job["progress"]["labels"] == job["progress"]["labels_wanted"] == tasks * per_task
+    assert [job["progress"]["trials"] - job["progress"]["failures"] for job in found] == [10 * tasks, 2 * tasks, 0]
+    assert len({job["model_id"] for job in found}) == 1, "a list is a model by its content"
+    rounds = both.client.get(f"/v1/jobs/{found[0]['id']}/rounds").json()["items"]
+    assert not any(row["baseline"] for row in rounds)
 
 
 def test_trials_are_paged(both: Api) -> None:

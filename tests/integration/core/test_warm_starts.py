@@ -9,8 +9,10 @@ import core_flow
 import pytest
 import sqlalchemy as sa
 
-from db.models import Event, JobTask, Record
-from db.queries import records, work_parts
+from db.models import Event, JobTask, Model, Record
+from db.queries import models, records, work_parts
+from tunesmith.dataset.collecting import Collecting
+from tunesmith.dataset.shards import in_shard
 from tunesmith.messages import IngestModel
 from tunesmith.types import Candidate
 from workers.core import ingest
@@ -73,3 +75,42 @@ def test_a_workload_starts_from_what_was_fast_on_similar_ones(context: Context) 
     core_flow.import_and_prepare(context, "j3", "m2", warm_start=False)
     cold = core_flow.propose(context, "j3")
     assert not {str(Candidate.from_json(c)) for c in cold.candidates} & set(map(str, found))
+
+
+def test_collecting_jobs_propose_no_program_twice_and_a_shard_only_its_own(context: Context) -> None:
+    core_flow.import_and_prepare(context, "j1", search="uniform", per_task=8)
+    core_flow.report(context, core_flow.propose(context, "j1", 8))
+    core_flow.import_and_prepare(context, "j2", search="uniform", per_task=8)
+    core_flow.import_and_prepare(context, "j3", search="guided", per_task=8, shard=1, shards=2)
+    batches = [core_flow.propose(context, job, 8) for job in ("j2", "j3")]
+    with context.readers() as session:
+        rows = session.scalars(sa.select(Record).where(Record.sketch_hash.is_not(None))).all()
+        tasks = session.scalars(sa.select(JobTask).order_by(JobTask.id)).all()
+    labels = sum(row.latency is not None for row in rows)
+    assert 0 < labels == tasks[0].trials - tasks[0].failures
+    assert [task.earlier_labels for task in tasks] == [0, labels, 0], "of the same sampler and shard"
+    known = {str(Candidate.from_json([row.sketch_hash, row.decisions])) for row in rows}
+    (traces,) = context.spaces.values()
+    for batch in batches:
+        proposed = [Candidate.from_json(c) for c in batch.candidates if c[0] is not None]
+        assert len(proposed) == 8
+        assert not known & set(map(str, proposed))
+    points = traces.space.batch(proposed)
+    assert in_shard(traces.space, points, Collecting(8, 1, 2)).all()
+    assert not in_shard(traces.space, points, Collecting(8, 0, 2)).any()
+
+
+def test_a_list_of_operators_is_a_model_with_the_tasks_of_each(context: Context) -> None:
+    texts = [core_flow.OPERATOR, "softmax:8x128:float32"]
+    sha = context.blobs.put_bytes("\n".join(texts).encode())
+    core_flow.add_operator(context)
+    with context.sessions.begin() as session:
+        single = session.get_one(Model, "m1")
+        session.add(Model(id="m2", name="2", source="operators", sha256=sha, preparation=single.preparation))
+    for model in ("m1", "m2"):
+        assert ingest.import_model(context, IngestModel(model_id=model, attempt=1))
+    with context.readers() as session:
+        one, both = ([task.workload_hash for task, _ in models.tasks(session, model)] for model in ("m1", "m2"))
+        assert len(both) == 2
+        assert set(one) < set(both)
+        assert [name for name, _, _ in session.get_one(Model, "m2").inputs] == ["o0_a", "o0_b", "o1_x"]

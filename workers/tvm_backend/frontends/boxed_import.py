@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tunesmith.dataset.workloads import parse_operators
 from tunesmith.errors import ModelRejected, TunesmithError
+from tunesmith.names import OPERATOR, OPERATORS
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import Preparation
 from workers.sandbox.limits import about_memory
@@ -51,7 +53,7 @@ class Importer:
     def prepare(
         self, source: str, operator: str, shapes: Mapping[str, tuple[int, ...]], preparation: Preparation
     ) -> dict[str, Any]:
-        """The model, or an operator, into ``MODULE`` and ``PARAMS``; answers with the note on it."""
+        """The model, an operator or a list of them into ``MODULE`` and ``PARAMS``; answers with the note on it."""
         return told(lambda: _prepare(source, operator, shapes, preparation))
 
     def split(self) -> dict[str, Any]:
@@ -81,11 +83,13 @@ def _problem(error: TunesmithError) -> dict[str, Any]:
 
 def _prepare(source: str, operator: str, shapes: Mapping[str, tuple[int, ...]], preparation: Preparation) -> str:
     from workers.tvm_backend.frontends import import_model
-    from workers.tvm_backend.frontends.operator_module import prepare_operator
+    from workers.tvm_backend.frontends.operator_module import prepare_operator, prepare_operators
     from workers.tvm_backend.passes import pipeline
 
-    if source == "operator":
+    if source == OPERATOR:
         prepared = prepare_operator(parse_operator(operator), preparation)
+    elif source == OPERATORS:
+        prepared = prepare_operators(parse_operators(Path(MODEL).read_text().splitlines()), preparation)
     else:
         prepared = pipeline.prepare(import_model.import_model(Path(MODEL), source, shapes), preparation)
     Path(MODULE).write_bytes(prepared.module)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tvm
@@ -54,22 +54,39 @@ def operator_module(spec: OperatorSpec) -> tvm.IRModule:
 
     Weights are among them, unless the precision is a narrow one: then they are constants, drawn at random.
     """
-    narrow = spec.precision != FLOAT32
-    constants = {t.name: drawn(spec, t) for t in spec.inputs if narrow and t.name in spec.weights}
-    taken = [t for t in spec.inputs if t.name not in constants]
-    args = {t.name: relax.Var(t.name, relax.TensorType(t.shape, t.dtype)) for t in taken}
-    build = PACKED.get(spec.kind, BUILD[spec.kind]) if narrow else BUILD[spec.kind]
+    return _module({"": spec})
+
+
+def _module(specs: Mapping[str, OperatorSpec]) -> tvm.IRModule:
+    """A module whose ``main`` computes each of the operators from tensors of its own, whose names begin as its key."""
+    args: dict[str, relax.Var] = {}
+    for lead, spec in specs.items():
+        taken = [t for t in spec.inputs if t.name not in _constants(spec)]
+        args |= {f"{lead}{t.name}": relax.Var(f"{lead}{t.name}", relax.TensorType(t.shape, t.dtype)) for t in taken}
     builder = relax.BlockBuilder()
     with builder.function("main", list(args.values())):
         with builder.dataflow():
-            given = constants | (args if spec.precision != INT8 else {name: _decoded(x) for name, x in args.items()})
-            out = build(spec, [given[t.name] for t in spec.inputs])
-            out = builder.normalize(out if spec.precision != INT8 else _encoded(out))
-            out = builder.emit_output(out)
+            results = [_result(builder, spec, args, lead) for lead, spec in specs.items()]
+            out = builder.emit_output(results[0] if len(results) == 1 else relax.Tuple(results))
         builder.emit_func_output(out)
     mod = builder.get()
     mod["main"] = mod["main"].with_attr("num_input", len(args)).with_attr("input_names", json.dumps(list(args)))
     return mod
+
+
+def _constants(spec: OperatorSpec) -> frozenset[str]:
+    """The tensors that are no arguments."""
+    return spec.weights if spec.precision != FLOAT32 else frozenset()
+
+
+def _result(builder: relax.BlockBuilder, spec: OperatorSpec, args: Mapping[str, relax.Var], lead: str) -> relax.Expr:
+    build = PACKED.get(spec.kind, BUILD[spec.kind]) if spec.precision != FLOAT32 else BUILD[spec.kind]
+    fixed = _constants(spec)
+    taken = [drawn(spec, t) if t.name in fixed else args[f"{lead}{t.name}"] for t in spec.inputs]
+    if spec.precision == INT8:
+        out = build(spec, [_decoded(x) if isinstance(x, relax.Var) else x for x in taken])
+        return builder.normalize(_encoded(out))
+    return builder.normalize(build(spec, taken))
 
 
 def prepare_operator(spec: OperatorSpec, preparation: Preparation) -> pipeline.Prepared:
@@ -93,6 +110,15 @@ def prepare_operator(spec: OperatorSpec, preparation: Preparation) -> pipeline.P
             value=spec.canonical,
         )
     return made
+
+
+def prepare_operators(specs: Sequence[OperatorSpec], preparation: Preparation) -> pipeline.Prepared:
+    """Several operators of one precision as one module. What is not worth its narrow type is computed in float32.
+
+    Raises:
+        ModelRejected: see ``pipeline.prepare``.
+    """
+    return pipeline.prepare(_module({f"o{place}_": spec for place, spec in enumerate(specs)}), preparation)
 
 
 def _decoded(x: relax.Var) -> relax.Expr:
