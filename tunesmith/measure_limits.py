@@ -51,5 +51,5 @@ LABELLING = MeasureLimits(
     finalists=0,
     verify=False,
 )
-"""Limits of a collecting job, which wants many cheap labels: slow programs get as many samples as fast ones, within a
-tenth of a second of kernel time, and no champion is confirmed."""
+"""Limits of a collecting job, which wants many cheap labels. Slow programs get as many samples as fast ones, within a
+tenth of a second of kernel time. No champion is confirmed."""

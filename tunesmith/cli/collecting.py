@@ -24,7 +24,7 @@ HOUR = 3600.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class CollectPlan:
     """What the user asked for.
 
     Attributes:
@@ -72,7 +72,7 @@ class Plan:
         )
 
 
-def run(client: Client, plan: Plan, own: bool, display: Display) -> tuple[list[Job], float]:
+def run(client: Client, plan: CollectPlan, own: bool, display: Display) -> tuple[list[Job], float]:
     """Follow the plan's jobs until all of them are over; those jobs, and the seconds that it took.
 
     An interruption cancels the jobs of an embedded stack; their labels stay, and count for the next run.
@@ -96,7 +96,7 @@ def run(client: Client, plan: Plan, own: bool, display: Display) -> tuple[list[J
     return jobs, time.monotonic() - start
 
 
-def _submitted(client: Client, plan: Plan, display: Display) -> Iterator[str]:
+def _submitted(client: Client, plan: CollectPlan, display: Display) -> Iterator[str]:
     """Ids of the jobs: one for each model, and for the operators of each precision."""
     waiting = _unfinished(client, plan)
     for path in plan.models:
@@ -109,7 +109,7 @@ def _submitted(client: Client, plan: Plan, display: Display) -> Iterator[str]:
         yield _found(client, plan, display, known) or _submit(client, plan, operators=specs)
 
 
-def _submit(client: Client, plan: Plan, **source: Any) -> str:
+def _submit(client: Client, plan: CollectPlan, **source: Any) -> str:
     asked = plan.collecting
     return client.submit(
         **source,
@@ -124,13 +124,13 @@ def _submit(client: Client, plan: Plan, **source: Any) -> str:
     ).id
 
 
-def _unfinished(client: Client, plan: Plan) -> dict[str, Job]:
+def _unfinished(client: Client, plan: CollectPlan) -> dict[str, Job]:
     """Jobs that an earlier run of the same command left, by the content of what they label."""
     found = [job for state in OPEN_JOBS for job in client.jobs(state=state.value, limit=200).items if plan.fits(job)]
     return {client.model(job.model_id).sha256: job for job in found if job.state is not JobState.CANCELLING}
 
 
-def _found(client: Client, plan: Plan, display: Display, job: Job | None) -> str | None:
+def _found(client: Client, plan: CollectPlan, display: Display, job: Job | None) -> str | None:
     """The id of an unfinished job, which gets the time of this run."""
     if job is None:
         return None

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tunesmith.cli.checks import check_content, check_limits, check_model, check_target_is_here
-from tunesmith.cli.collecting import Plan, report, run, summarise
+from tunesmith.cli.collecting import CollectPlan, report, run, summarise
 from tunesmith.cli.options import Json, Key, Server
 from tunesmith.cli.output import INDENT, emit, lay_out
 from tunesmith.cli.progress import shown
@@ -74,7 +74,7 @@ def collect(
     for model in models or []:
         check_model(model)
         check_content(model)
-    plan = Plan(
+    plan = CollectPlan(
         operators=tuple(read_workloads(workloads)) if workloads is not None else (),
         models=tuple(models or ()),
         families=_listed(families),

@@ -148,7 +148,7 @@ def failure(job: Job) -> Exception:
 
 
 def _trials(job: Job) -> str:
-    """Of a collecting job its labels, with those that earlier ones left."""
+    """Trials of the budget; a collecting job shows its labels, with those that earlier ones left."""
     if job.kind is JobKind.COLLECT:
         return labels.count(job)
     budget = job.progress.trials_budget

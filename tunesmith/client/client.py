@@ -173,7 +173,7 @@ class Client(Dataset):
             target: short name, TVM tag or target JSON.
             model_id: what to tune, or
             operator: an operator spec such as ``gemm:1024x1024x1024:float32``, or
-            operators: of a collecting job, several of one precision.
+            operators: several specs of one precision, for a collecting job.
             trials: budget of measured candidates.
             seconds: budget of time; at least one of the two.
             stop_when_converged: end early when nothing more is gained.

@@ -24,7 +24,7 @@ FAST = (100e9, 20e9)
 SLOW = (10e9, 2e9)
 """The same of ordinary programs: with these it takes ``MOST_SECONDS`` at most."""
 MAX_BYTES = 256 << 20
-"""Of all tensors together."""
+"""Most bytes that all tensors have together."""
 TRIES = 200
 """Draws in a row without a new spec after which a family counts as used up."""
 

@@ -1,7 +1,7 @@
 """Programs that stand for all the others: few labels that teach as much as possible.
 
-Of many random points those are chosen that bring each of them near to a labelled one: they lie in the middle of many
-others, and no two of them are alike. Where a model predicts, points that it is unsure of count more. After Wei, Iyer
+Some of many random points are chosen, so that each of these has a labelled one near. The chosen ones lie in the middle
+of many others, and no two are alike. Where a model predicts, points that it is unsure of count more. After Wei, Iyer
 and Bilmes, "Submodularity in Data Subset Selection and Active Learning", ICML 2015. Core sets (Sener and Savarese,
 ICLR 2018) bound the largest distance instead of the sum, and so choose outliers.
 """

@@ -28,10 +28,10 @@ STATE_LIMIT = 200_000
 
 @functools.cache
 def _of_others() -> list[list[Measurement]]:
-    """Measurements of what another searcher proposed, in four parts: the same for every searcher that is checked."""
+    """Measurements of what another searcher proposed, in two parts: the same for every searcher that is checked."""
     task = SyntheticTask(huge_space(), invalid=0.5)
     other = RandomSearcher(task.space, seed=1)
-    return [measure(task, other.ask(12 * BATCH, score=task.validity)) for _ in range(4)]
+    return [measure(task, other.ask(28 * BATCH, score=task.validity)) for _ in range(2)]
 
 
 class SearcherConformance:
