@@ -100,7 +100,7 @@ def test_two_jobs_share_the_machine_and_cancelling_one_leaves_the_other(client):
 def test_a_collecting_job_that_was_interrupted_is_found_again_and_runs_add_up(stack, client, capsys, tmp_path):
     specs = ["gemm:64x64x64:float32", "softmax:16x64:float32"]
     (tmp_path / "list.txt").write_text("\n".join(specs))
-    left = client.submit(operators=specs, target="cpu", kind="collect", per_task=2, search="uniform")
+    left = client.submit(operators=specs, target="cpu", kind="collect", per_task=2)
     wait_for(lambda: client.job(left.id).progress.rounds > 0, "a round", WAIT)
     client.pause(left.id)
     command = ["dataset", "collect", "--workloads", str(tmp_path / "list.txt"), "--per-task", "2", "--json"]
@@ -108,17 +108,12 @@ def test_a_collecting_job_that_was_interrupted_is_found_again_and_runs_add_up(st
     for _ in range(2):
         assert run_command_line([*command, "--server", stack.url]) == 0
         found.append(json.loads(capsys.readouterr().out))
-    assert found[0]["jobs"] == [left.id]
-    for summary in found:
-        assert (summary["labels"], summary["labels_wanted"], summary["stopped"]) == (4, 4, ["collected"])
-    assert found[0]["valid"] >= 4
-    assert found[0]["device_hours"] > 0
-    assert (found[1]["records"], found[1]["jobs"]) == (0, [client.jobs(limit=1).items[0].id])
+        assert (found[-1]["labels"], found[-1]["labels_wanted"], found[-1]["stopped"]) == (4, 4, ["collected"])
+    assert found[0]["jobs"] == [left.id] != found[1]["jobs"]
+    assert found[0]["valid"] >= 4 > found[1]["records"] == 0
     trials = list(client.trials(left.id))
-    assert not any(trial.get("confirmation") or trial["sketch"] is None for trial in trials)
-    assert all(
-        2 < len(trial["samples"]) < 6 for trial in trials if not trial["failure"] and trial["stopped"] != "budget"
-    )
+    assert not any(trial["confirmation"] or trial["sketch"] is None for trial in trials)
+    assert all(2 < len(trial["samples"]) < 6 for trial in trials if trial["stopped"] in ("stable", "capped"))
 
 
 def test_the_cli_says_why_a_job_failed(stack, capsys, tmp_path):
