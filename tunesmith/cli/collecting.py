@@ -151,10 +151,10 @@ def _parts(specs: Sequence[OperatorSpec]) -> Iterator[list[OperatorSpec]]:
 
 def _made_for(client: Client) -> list[str]:
     """float32, and the narrow precisions that a live device has an instruction for, as its calibration found."""
-    from tunesmith.arithmetic import ROUNDED
+    from tunesmith.arithmetic import NARROW
 
     found = [device.calibration.narrow_flops for device in client.devices() if device.alive and device.calibration]
-    return [FLOAT32, *(each for each in ROUNDED if any(each in narrow for narrow in found))]
+    return [FLOAT32, *(each for each in NARROW if any(each in narrow for narrow in found))]
 
 
 def _follow(client: Client, ids: Sequence[str], display: Display) -> list[Job]:

@@ -92,7 +92,7 @@ def test_drawn_operators_are_a_job_for_each_precision(run, ready):
         (("--families", "conv9d"), "there is no family 'conv9d'"),
         (("--families", "gemm", "--shard", "4"), "--shard must look like 2/4"),
         (("--families", "gemm", "--sampler", "best"), "there is no search 'best'"),
-        (("--families", "gemm", "--precision", "int8"), "'int8' is not there yet"),
+        (("--families", "gemm", "--precision", "int4"), "the type 'int4' is not one of"),
         (("--workloads", "none.txt"), "cannot read --workloads none.txt: No such file"),
     ],
 )

@@ -29,11 +29,12 @@ def test_a_seed_and_a_family_always_draw_the_same_and_more_only_adds() -> None:
     assert draw_operators(["gemm"], 5, 4) != draw_operators(["gemm"], 5, 3)
 
 
-def test_narrow_operators_are_of_the_kinds_that_have_them_and_fill_registers() -> None:
-    found = draw_operators(list(FAMILIES), 30, 0, "bf16")
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_narrow_operators_are_of_the_kinds_that_have_them_and_fill_registers(precision: str) -> None:
+    found = draw_operators(list(FAMILIES), 30, 0, precision)
     assert {spec.kind for spec in found} == set(NARROW_KINDS)
     for spec in found:
-        assert spec.precision == "bf16"
+        assert spec.precision == precision
         inner = (spec.channels, spec.dims[1]) if spec.kind == "conv2d" else spec.dims[1:]
         assert all(extent % 16 == 0 for extent in inner)
 
@@ -43,6 +44,7 @@ def test_bounds_count_arithmetic_and_memory() -> None:
     assert operations(parse_operator("conv2d:1x4x8x8,2x4x3x3,s1,p1:float32")) == 2 * 2 * 64 * 36
     assert operations(parse_operator("depthwise:1x4x8x8,k3,s1,p1:float32")) == 2 * 4 * 64 * 9
     assert tensor_bytes(parse_operator("gemm:2x3x4:float32")) == 4 * (8 + 12 + 6)
+    assert tensor_bytes(parse_operator("gemm:2x3x4:int8")) == 8 + 12 + 6
     assert not within_bounds(parse_operator("gemm:16x16x16:float32"))
     assert not within_bounds(parse_operator("gemm:2048x2048x2048:float32"))
 
