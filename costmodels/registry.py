@@ -6,6 +6,7 @@ import importlib
 
 from costmodels.base import CostModel
 from tunesmith.errors import UnknownCostModel
+from tunesmith.names import RANKER
 from tunesmith.registry import Registry
 
 COST_MODELS: Registry[str] = Registry(
@@ -14,6 +15,7 @@ COST_MODELS: Registry[str] = Registry(
     {
         "xgboost": "costmodels.xgboost_model:XGBoostModel",
         "lightgbm": "costmodels.lightgbm_model:LightGBMModel",
+        RANKER: "costmodels.ranker:RankerModel",
     },
 )
 """Name to module and class."""

@@ -12,6 +12,7 @@ import numpy as np
 from costmodels.base import CostModel, Features, TrainingSet
 from costmodels.metrics import evaluate
 from costmodels.training import Part, assemble
+from tunesmith.analysis.rows import COLUMNS, FAMILY, PLACE, STATIC, family_number
 
 DIMS = 24
 
@@ -30,8 +31,27 @@ def synthetic_part(workload: str, programs: int, seed: int, failures: float = 0.
     return Part(workload, features, latency)
 
 
+def decision_part(workload: str, programs: int, seed: int, failures: float = 0.05) -> Part:
+    """Programs whose decision rows have an estimate, and whose latency is that with an error that columns explain.
+
+    The workloads are of two families, by their names.
+    """
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(programs, len(COLUMNS))).astype(np.float32)
+    rows[:, PLACE[FAMILY]] = family_number(workload[:1])
+    error = 1.5 * rows[:, PLACE["kernel.loads"]] + np.abs(rows[:, PLACE["vector.filled"]])
+    latency = np.exp2(rows[:, PLACE[STATIC]].astype(np.float64) - 12.0 + error)
+    latency[rng.random(programs) < failures] = np.inf
+    return Part(workload, Features(rows, np.arange(programs + 1)), latency)
+
+
 class CostModelConformance:
-    """Checks of a cost model's contract; ``model`` is called as ``model(seed=int)``."""
+    """Checks of a cost model's contract; ``model`` is called as ``model(seed=int)``.
+
+    ``part`` makes programs of a workload with features that the model takes.
+    """
+
+    part: ClassVar[Callable[..., Part]] = staticmethod(synthetic_part)
 
     model: ClassVar[Callable[..., CostModel]]
 
@@ -40,7 +60,7 @@ class CostModelConformance:
         return type(self).model(seed=seed)
 
     def _data(self, seed: int = 0) -> TrainingSet:
-        return assemble([synthetic_part("a", 150, seed), synthetic_part("b", 100, seed + 1)])
+        return assemble([self.part("a", 150, seed), self.part("b", 100, seed + 1)])
 
     def _fitted(self, seed: int = 0) -> CostModel:
         model = self.make(seed)
@@ -110,7 +130,7 @@ class CostModelConformance:
     def test_learns_from_very_little(self) -> None:
         """A single program, and two programs of one store."""
         for programs in (1, 2):
-            part = synthetic_part("a", programs, 0, failures=0.0)
+            part = self.part("a", programs, 0, failures=0.0)
             model = self.make()
             model.fit(assemble([part]))
             assert np.isfinite(model.predict(part.features)[0]).all()

@@ -21,6 +21,7 @@ CHOICES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "ppo": ("search", ("sklearn", "torch")),
     "xgboost": ("worker", ("xgboost",)),
     "lightgbm": ("worker", ("lightgbm",)),
+    "ranker": ("worker", ("lightgbm",)),
 }
 """Searchers and cost models that the light install lacks: their extra, and its modules that they need."""
 

@@ -7,7 +7,10 @@ from typing import Final
 NO_COST_MODEL: Final = "none"
 """Search without a learned ranking."""
 
-COST_MODELS: Final = ("xgboost", "lightgbm", NO_COST_MODEL)
+RANKER: Final = "ranker"
+"""The static model, corrected by a forest on decision rows."""
+
+COST_MODELS: Final = ("xgboost", "lightgbm", RANKER, NO_COST_MODEL)
 """Every value of a job's ``cost_model``; ``costmodels.registry`` is tested to agree."""
 
 ALL_SPACE: Final = "all"
@@ -49,4 +52,11 @@ MEASURING: Final = "measuring"
 """In the data directory of a running ``tunesmith up``: the settings with which another worker joins it."""
 
 FEATURES: Final = "tvm.per_store+static/1"
-"""What learned cost models see, and its version: TVM's features of each store, and the static model's promise."""
+"""What most cost models see, and its version: TVM's features of each store, and the static model's promise."""
+DECISIONS: Final = "decisions/1"
+"""What the ranker sees, and its version: see ``tunesmith.analysis.rows``."""
+
+
+def features_of(cost_model: str) -> str:
+    """The extractor, and its version, that a cost model is trained on."""
+    return DECISIONS if cost_model == RANKER else FEATURES

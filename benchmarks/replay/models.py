@@ -14,6 +14,7 @@ from benchmarks.replay.searchers import banded
 from costmodels.base import Features, Floats, Ints, TrainingSet
 from costmodels.metrics import Metrics, evaluate, network_top_k_score
 from costmodels.registry import COST_MODELS, make_cost_model
+from tunesmith.names import RANKER
 from tunesmith.testing import score
 from tunesmith.testing.replay import Recording
 
@@ -43,8 +44,8 @@ class Trial:
 
 
 def names() -> list[str]:
-    """Every registered model, and none."""
-    return [NOTHING, *COST_MODELS]
+    """Every registered model that takes any features, and none."""
+    return [NOTHING, *(name for name in COST_MODELS if name != RANKER)]
 
 
 def run(recording: Recording, model: str, size: int, seed: int, promise: Floats | None = None) -> Trial:

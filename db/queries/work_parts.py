@@ -42,6 +42,7 @@ class RoundSubject:
     task_id: int
     position: int
     workload: str
+    family: str
     module_blob: str
     sketches: tuple[str, ...]
     searcher_state: dict[str, Any] | None
@@ -68,6 +69,7 @@ def of_round(session: Session, round_id: int) -> RoundSubject:
     task = session.get_one(JobTask, round_.job_task_id)
     job = session.get_one(Job, round_.job_id)
     target = session.get_one(TargetRow, job.target_hash)
+    workload = session.get_one(WorkloadRow, task.workload_hash)
     return RoundSubject(
         size=round_.size,
         baseline=round_.baseline,
@@ -77,8 +79,9 @@ def of_round(session: Session, round_id: int) -> RoundSubject:
         collecting=job.collecting,
         task_id=task.id,
         position=task.position,
-        workload=task.workload_hash,
-        module_blob=session.get_one(WorkloadRow, task.workload_hash).module_blob,
+        workload=workload.hash,
+        family=workload.family,
+        module_blob=workload.module_blob,
         sketches=tuple(task.sketches),
         searcher_state=task.searcher_state,
         told_record_id=task.told_record_id,

@@ -8,11 +8,12 @@ from sqlalchemy.orm import Session
 from db.models import CostModelRow, Job
 from db.transactions import events
 from tunesmith.events import CostModelQueued
+from tunesmith.names import features_of
 from tunesmith.resources import COST_MODEL, new_id
 
 
-def enqueue(session: Session, job: Job, features: str) -> CostModelRow:
-    """A new version of a job's cost model, to be trained. ``features``: the extractor and its version."""
+def enqueue(session: Session, job: Job) -> CostModelRow:
+    """A new version of a job's cost model, to be trained."""
     assert job.target_hash is not None, "a job's target is known before anything is trained"
     number = session.scalar(sa.select(sa.func.max(CostModelRow.number)).where(CostModelRow.job_id == job.id)) or 0
     row = CostModelRow(
@@ -21,7 +22,7 @@ def enqueue(session: Session, job: Job, features: str) -> CostModelRow:
         job_id=job.id,
         target_hash=job.target_hash,
         number=number + 1,
-        features=features,
+        features=features_of(job.cost_model),
         precision=job.precision,
     )
     session.add(row)

@@ -18,14 +18,14 @@ from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.model import Costs, Part
 from tunesmith.analysis.nest import Block, Nest
 from tunesmith.analysis.shape import Shape
-from tunesmith.names import FLOAT32, PRECISIONS
+from tunesmith.names import DECISIONS, FLOAT32, PRECISIONS
 from tunesmith.space.base import Bools, Floats, Ints
 from tunesmith.space.knobs import Categorical, ComputeLocation, Knob, PerfectTile
 
 Floats32 = NDArray[np.float32]
 Columns = Iterator[tuple[str, ArrayLike]]
 
-VERSION = "decisions/1"
+VERSION = DECISIONS
 """Version of the columns: rows of another one mean something else."""
 
 AXES, LOOPS, TILES, TILE_PARTS, CATEGORIES, PLACES, LEVELS = 7, 12, 7, 4, 3, 2, 3

@@ -22,7 +22,7 @@ from db.transactions.transitions import transition
 from tunesmith.dataset.shards import restricted
 from tunesmith.event_kinds import EventKind
 from tunesmith.messages import Calibration, ProposeRound
-from tunesmith.names import FEATURES, NO_COST_MODEL
+from tunesmith.names import NO_COST_MODEL, RANKER, features_of
 from tunesmith.search.base import Searcher
 from tunesmith.search.registry import make_searcher
 from tunesmith.space import base as points
@@ -32,7 +32,7 @@ from workers.core import siblings
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
-from workers.core.scoring import Scorer
+from workers.core.scoring import RankedScorer, Scorer
 from workers.tvm_backend.design_space.space import SketchBody, TraceSpace
 from workers.tvm_backend.design_space.static_model import prior_of
 from workers.tvm_backend.warm import warm
@@ -110,7 +110,7 @@ def propose(context: Context, lease: Lease, subject: RoundSubject, started: floa
     searcher.tell([*known.seeds, *known.new_records])
     scorer = _scorer(context, lease, subject, space, known)
     candidates, exhausted = _ask(searcher, subject, known, scorer)
-    predictions, blob = _describe(context, scorer, candidates)
+    predictions, blob = _describe(context, scorer, candidates, features_of(subject.options.cost_model))
     return Proposal(
         candidates=candidates,
         predictions=predictions,
@@ -158,7 +158,7 @@ def _ask(
     wanted = subject.size - len(seed_repeats)
     collecting = subject.collecting
     score = scorer if collecting is None else restricted(scorer.space.space, scorer, collecting)
-    asked = searcher.ask(wanted, known.pending, score, scorer.prior) if wanted else []
+    asked = searcher.ask(wanted, known.pending, score, scorer.guide) if wanted else []
     return (*first, *seed_repeats, *asked), bool(wanted) and not asked
 
 
@@ -187,6 +187,10 @@ def _scorer(context: Context, lease: Lease, subject: RoundSubject, space: TraceS
     model = context.trained(known.model) if known.model else None
     calibration = Calibration.model_validate(known.calibration) if known.calibration else None
     prior = prior_of(space, subject.target, calibration, unit, _nests(subject.size, subject.timed))
+    options = subject.options
+    if options.cost_model == RANKER and prior is not None:
+        about = (subject.family, options.precision)
+        return RankedScorer(space, model, context.lease, lease.check, prior, *about, unit)
     return Scorer(space, model, context.lease, lease.check, prior)
 
 
@@ -230,18 +234,22 @@ def _cost_model(session: Session, subject: RoundSubject) -> TrainedModel | None:
     if kind == NO_COST_MODEL:
         return None
     own = cost_models.latest(session, subject.job_id)
-    if own is not None and own.features == FEATURES:  # an update in the middle of a job may have brought other ones
+    if own is not None and own.features == features_of(
+        kind
+    ):  # an update in the middle of a job may have brought other ones
         return own
     if not subject.options.warm_start:
         return None
     options = {"space": subject.options.space, "precision": subject.options.precision}
-    return cost_models.latest_elsewhere(session, subject.target_hash, kind, FEATURES, subject.job_id, **options)
+    return cost_models.latest_elsewhere(
+        session, subject.target_hash, kind, features_of(kind), subject.job_id, **options
+    )
 
 
 def _describe(
-    context: Context, scorer: Scorer, candidates: Sequence[Candidate]
+    context: Context, scorer: Scorer, candidates: Sequence[Candidate], version: str
 ) -> tuple[tuple[float | None, ...] | None, str | None]:
-    """Predictions by index (None without a model) and the blob of the candidates' features."""
+    """Predictions by index (None without one) and the blob of the candidates' features, which are of ``version``."""
     index = np.array([i for i, c in enumerate(candidates) if c.sketch is not None], dtype=np.int64)
     if not len(index):
         return None, None
@@ -250,11 +258,11 @@ def _describe(
     if features is None:
         return None, None
     index = index[valid]
-    blob = BatchFeatures(features, index, FEATURES).save(context.blobs)
+    blob = BatchFeatures(features, index, version).save(context.blobs)
     if scorer.model is None:
         return None, blob
     mean, _ = scorer.model.predict(features)
-    found = dict(zip(index.tolist(), mean.tolist(), strict=True))
+    found = {i: value for i, value in zip(index.tolist(), mean.tolist(), strict=True) if value == value}
     return tuple(found.get(i) for i in range(len(candidates))), blob
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from costmodels.base import CostModel, Features
-from tunesmith.analysis.prior import StaticPrior
+from tunesmith.analysis.prior import PIECE, StaticPrior, Unit
+from tunesmith.search.base import Prior
 from tunesmith.space.base import Bools, Floats, PointBatch, Scores
 from tunesmith.space.space import concat
 from workers.sandbox.lease import HostLease
@@ -39,6 +42,11 @@ class Scorer:
     ) -> None:
         self.space, self.model, self.prior = space, model, prior
         self._lease, self._check = lease, check
+
+    @property
+    def guide(self) -> Prior | None:
+        """What estimates points before they are looked at: the static model, where there is one."""
+        return self.prior
 
     def __call__(self, batch: PointBatch) -> Scores:
         """Canonical points, their scores and whether they are valid."""
@@ -82,3 +90,66 @@ class Scorer:
         for start in range(0, len(batch), CHUNK):
             self._check()
             yield batch.take(slice(start, start + CHUNK))
+
+
+class RankedScorer(Scorer):
+    """Scores points by their decision rows: they are replayed only to learn whether they are valid.
+
+    Args:
+        prior: the static model that makes the rows.
+        family, precision: family of the workload, and precision of the job.
+        unit: is entered for each small piece of work.
+    """
+
+    def __init__(
+        self,
+        space: TraceSpace,
+        model: CostModel | None,
+        lease: HostLease,
+        check: Callable[[], None],
+        prior: StaticPrior,
+        family: str,
+        precision: str,
+        unit: Unit = contextlib.nullcontext,
+    ) -> None:
+        super().__init__(space, model, lease, check, prior)
+        self._rows = functools.partial(prior.rows, family=family, precision=precision)
+        self._static, self._unit = prior, unit
+
+    @property
+    def guide(self) -> Prior:
+        """The static model, corrected where there is a ranker."""
+        return self._static if self.model is None else self._corrected
+
+    def __call__(self, batch: PointBatch) -> Scores:
+        """As every scorer; points without an estimate are in the middle of the others."""
+        found = super().__call__(batch)
+        unknown = np.isnan(found.mean)
+        if unknown.any():
+            known = found.mean[found.valid & ~unknown]
+            found.mean[unknown] = float(np.median(known)) if len(known) else 0.0
+            found.std[unknown] = 0.0
+        return found
+
+    def _looked_at(self, batch: PointBatch, features: bool = False) -> tuple[PointBatch, Features | None, Bools]:
+        pieces = [(batch.take(slice(0)), np.zeros(0, dtype=np.bool_))]
+        for piece in self._pieces(batch):
+            with self._lease.shared():
+                pieces.append(self.space.resolve(piece))
+        canonical, mask = concat([points for points, _ in pieces]), np.concatenate([valid for _, valid in pieces])
+        wanted = mask.any() and (features or self.model is not None)
+        return canonical, self._features(canonical.take(mask)) if wanted else None, mask
+
+    def _features(self, batch: PointBatch) -> Features:
+        return Features(self._rows(batch), np.arange(len(batch) + 1))
+
+    def _corrected(self, batch: PointBatch) -> Floats:
+        """Estimated seconds as the ranker corrects them; what is refused or unknown stays so."""
+        assert self.model is not None
+        out = self._static(batch)
+        known = np.flatnonzero(np.isfinite(out))
+        for piece in np.array_split(known, -(-len(known) // PIECE) or 1):
+            features = self._features(batch.take(piece))
+            with self._unit():
+                out[piece] = np.exp2(-self.model.predict(features)[0])
+        return out

@@ -23,23 +23,19 @@ from tunesmith.states import OPEN_ROUNDS, JobState, RoundState, WorkState, is_fi
 log = logging.getLogger(__name__)
 
 
-def apply(session: Session, actions: Iterable[act.Action], features: str) -> list[str]:
-    """Do everything that is asked for; ids of Celery tasks that need not start.
-
-    Args:
-        features: the extractor, and its version, that cost models are trained on.
-    """
+def apply(session: Session, actions: Iterable[act.Action]) -> list[str]:
+    """Do everything that is asked for; ids of Celery tasks that need not start."""
     revoked: list[str] = []
     for action in actions:
         try:
             with session.begin_nested():
-                revoked += _apply(session, action, features)
+                revoked += _apply(session, action)
         except IllegalTransition as error:
             log.info("left alone: %s (%s)", action, error)
     return revoked
 
 
-def _apply(session: Session, action: act.Action, features: str) -> list[str]:
+def _apply(session: Session, action: act.Action) -> list[str]:
     job = by_key.find(session, Job, action.job)
     if job is None:
         return []
@@ -54,7 +50,7 @@ def _apply(session: Session, action: act.Action, features: str) -> list[str]:
     elif isinstance(action, act.StartEvaluation):
         _start_evaluation(session, job, action.device_class)
     elif isinstance(action, act.StartTraining):
-        training.enqueue(session, job, features)
+        training.enqueue(session, job)
     else:
         budget_clock.set_clock(session, job, action.stopped, clock.now(session))
         said = JobClockStopped if action.stopped else JobClockStarted

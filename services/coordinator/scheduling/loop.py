@@ -25,7 +25,6 @@ from services.coordinator.scheduling.load import load
 from services.coordinator.scheduling.plan import plan
 from services.coordinator.scheduling.reconcile import Dispatcher, Reconciler, longest_timeout
 from services.coordinator.scheduling.share import Limits
-from tunesmith.names import FEATURES
 
 log = logging.getLogger(__name__)
 FULL_LOOK_SECONDS = 1.0
@@ -148,7 +147,7 @@ class SchedulingLoop:
             locks.lock_scheduling(session)
             self.reconciler.run(session, missing)
             actions = plan(load(session, context.histories, settings.device_timeout), self._limits)
-            return apply(session, actions, FEATURES)
+            return apply(session, actions)
 
         context.publisher.revoke(transact(context.sessions, act))
 

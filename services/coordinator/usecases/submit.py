@@ -28,7 +28,7 @@ from tunesmith.errors import (
     from_problem,
 )
 from tunesmith.extras import CHOICES, choice_unavailable
-from tunesmith.names import OPERATOR, OPERATORS
+from tunesmith.names import OPERATOR, OPERATORS, RANKER
 from tunesmith.operators import OperatorSpec, parse_operator
 from tunesmith.preparation import for_target, of_operator
 from tunesmith.resources import JOB, new_id
@@ -110,7 +110,12 @@ def check(request: JobRequest) -> None:
     if request.operators is not None:
         parse_operators(request.operators)
     _check_kind(request)
-    parse_target(request.target)
+    if parse_target(request.target).kind != "llvm" and request.cost_model == RANKER:
+        raise InvalidInput(
+            f"cost model '{RANKER}' corrects the static model of CPUs, and the target is no CPU: choose 'xgboost'",
+            field="cost_model",
+            value=RANKER,
+        )
     check_budget(request.budget.trials, request.budget.seconds)
     request.check_values()
 

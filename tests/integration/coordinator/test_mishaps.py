@@ -23,7 +23,6 @@ from services.coordinator.scheduling.history import Histories
 from services.coordinator.scheduling.load import load
 from services.coordinator.usecases import curve, jobs
 from tunesmith.messages import MeasureBatch, WireResult
-from tunesmith.names import FEATURES
 from tunesmith.states import JobState, RoundState, WorkState, is_final
 from tunesmith.types import FailureKind
 
@@ -93,7 +92,7 @@ def test_a_job_is_cancelled_only_when_nothing_of_it_is_under_way(ready: Stack) -
     ready.run(lambda: any(row.state is RoundState.MEASURING for row in ready.rows(Round)))
     jobs.cancel(ready.context, ANYBODY, job_id)
     with ready.context.sessions.begin() as session:
-        apply(session, [act.MoveJob(job_id, JobState.CANCELLING, JobState.CANCELLED)], FEATURES)
+        apply(session, [act.MoveJob(job_id, JobState.CANCELLING, JobState.CANCELLED)])
     assert ready.state(job_id) is JobState.CANCELLING
     ready.finish(job_id)
     assert ready.state(job_id) is JobState.CANCELLED

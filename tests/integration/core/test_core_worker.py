@@ -38,7 +38,6 @@ from tunesmith.messages import (
     ProposeRound,
     TrainCostModel,
 )
-from tunesmith.names import FEATURES
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 from workers.core.context import Context
 
@@ -135,7 +134,7 @@ def test_the_core_tasks_in_a_worker(context: Context, worker: subprocess.Popen, 
         with context.readers() as session:
             assert session.scalars(sa.select(JobTask.trials)).one() == 8 * number
     with context.sessions.begin() as session:
-        model = training.enqueue(session, session.get_one(Job, "j1"), FEATURES)
+        model = training.enqueue(session, session.get_one(Job, "j1"))
     send(TrainCostModel(cost_model_id=model.id, attempt=1), TRAIN)
     until(context, worker, lambda s: s.get(CostModelRow, model.id).state is WorkState.DONE)
     assert_the_parent_is_light(worker)

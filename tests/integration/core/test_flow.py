@@ -33,7 +33,7 @@ from tunesmith.messages import (
     ProposeRound,
     TrainCostModel,
 )
-from tunesmith.names import FEATURES
+from tunesmith.names import DECISIONS, FEATURES
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 from tunesmith.targets import Target
@@ -54,7 +54,7 @@ def kinds(context: Context) -> list[str]:
 
 def train_now(context: Context, job_id: str = "j1") -> str:
     with context.sessions.begin() as session:
-        model = training.enqueue(session, session.get_one(Job, job_id), FEATURES)
+        model = training.enqueue(session, session.get_one(Job, job_id))
     assert train.train_cost_model(context, TrainCostModel(cost_model_id=model.id, attempt=1))
     return model.id
 
@@ -135,7 +135,7 @@ def test_every_message_twice_does_its_work_once(sqlite_context: Context) -> None
     core_flow.report(context, batch)
     core_flow.report(context, batch)
     with context.sessions.begin() as session:
-        model = training.enqueue(session, session.get_one(Job, "j1"), FEATURES)
+        model = training.enqueue(session, session.get_one(Job, "j1"))
     assert train.train_cost_model(context, TrainCostModel(cost_model_id=model.id, attempt=1))
     assert not train.train_cost_model(context, TrainCostModel(cost_model_id=model.id, attempt=1))
     with context.readers() as session:
@@ -151,6 +151,23 @@ def test_features_of_a_batch_are_those_of_its_candidates(sqlite_context: Context
     assert found.version == FEATURES
     assert found.index.tolist() == [1, 2, 3, 4]
     assert len(found.features) == 4
+
+
+def test_a_ranker_chooses_the_first_batch_of_another_workload(sqlite_context: Context) -> None:
+    context = sqlite_context
+    core_flow.import_and_prepare(context, cost_model="ranker")
+    for _ in range(2):
+        batch = core_flow.propose(context)
+        assert BatchFeatures.load(context.blobs, batch.features_blob).version == DECISIONS
+        core_flow.report(context, batch)
+    trained = row(context, CostModelRow, train_now(context))
+    assert (trained.state, trained.features, trained.kind) == (WorkState.DONE, DECISIONS, "ranker")
+    core_flow.add_operator(context, "m2", "gemm:32x48x64")
+    assert ingest.import_model(context, IngestModel(model_id="m2", attempt=1))
+    core_flow.import_and_prepare(context, "j2", "m2", cost_model="ranker")
+    first = core_flow.propose(context, "j2", size=8)
+    assert row(context, Round, first.round_id).cost_model_id == trained.id
+    assert [score is None for score in first.predictions] == [True] + 8 * [False], "the default schedule has no score"
 
 
 def test_a_second_job_starts_from_what_the_first_one_found(sqlite_context: Context) -> None:

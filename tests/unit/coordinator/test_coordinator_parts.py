@@ -172,6 +172,7 @@ def test_absurd_budgets(values: dict[str, float], code: str) -> None:
         ({"operator": "gemm:1"}, "invalid_input"),
         ({"model_id": None, "operator": "gemm:1"}, "invalid_operator"),
         ({"model_id": None}, "invalid_input"),
+        ({"cost_model": "ranker", "target": "cuda"}, "invalid_input"),
     ],
 )
 def test_what_is_unknown_has_its_code(values: dict[str, object], code: str) -> None:

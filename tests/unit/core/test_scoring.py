@@ -11,7 +11,7 @@ import numpy as np
 from costmodels.base import Features
 from tunesmith.space.base import Bools, PointBatch
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space
-from workers.core.scoring import CHUNK, Scorer
+from workers.core.scoring import CHUNK, RankedScorer, Scorer
 from workers.sandbox.lease import HostLease
 
 
@@ -97,3 +97,49 @@ def test_without_a_model_features_are_only_made_on_request(tmp_path: Path) -> No
     assert len(features) == valid.sum() == scores.valid.sum()
     assert len(scorer(batch.take(slice(0))).mean) == 0
     assert scorer.features(batch.take(slice(0)))[0] is None
+
+
+class Ruled(Points):
+    """A synthetic task that is its own static model: estimates are ten times too long, and every third is unknown."""
+
+    def __call__(self, batch: PointBatch) -> np.ndarray:
+        keys = self.space.keys(batch)
+        return np.where(keys % 3 == 0, np.nan, np.where(keys % 5 == 0, np.inf, 10 * self.latency(batch)))
+
+    def rows(self, batch: PointBatch, family: str, precision: str) -> np.ndarray:
+        assert (family, precision) == ("matmul", "float32")
+        unknown = self.space.keys(batch) % 3 == 0
+        return np.where(unknown, np.nan, np.log2(self.latency(batch))).astype(np.float32).reshape(-1, 1)
+
+
+class Exact:
+    """A ranker that knows the latency."""
+
+    def predict(self, features: Features) -> tuple[np.ndarray, np.ndarray]:
+        return -features.rows[:, 0].astype(np.float64), np.ones(len(features))
+
+
+def test_a_ranker_scores_by_decision_rows_and_corrects_estimates(tmp_path: Path) -> None:
+    task = Ruled(matmul_space(), invalid=0.5)
+    lease, about = HostLease(tmp_path / "lease"), ("matmul", "float32")
+    scorer = RankedScorer(task, Exact(), lease, lambda: None, task, *about)  # type: ignore[arg-type]
+    batch = task.space.sample(np.random.default_rng(0), 40)
+    scores = scorer(batch)
+    canonical, valid = task.resolve(batch)
+    assert (scores.valid == valid).all()
+    assert not hasattr(task, "sizes"), "nothing is lowered for features"
+    unknown, logs = task.space.keys(canonical) % 3 == 0, -np.log2(task.latency(canonical))
+    assert np.allclose(scores.mean[valid & ~unknown], logs[valid & ~unknown], rtol=1e-5)
+    assert np.allclose(scores.mean[valid & unknown], np.median(scores.mean[valid & ~unknown]))
+    assert (scores.std[valid & ~unknown] == 1).all()
+    estimates, corrected = task(batch), scorer.guide(batch)
+    known = np.isfinite(estimates)
+    assert 0 < known.sum() < len(batch)
+    assert np.allclose(corrected[known], task.latency(batch)[known], rtol=1e-5)
+    assert np.array_equal(corrected[~known], estimates[~known], equal_nan=True)
+    features, _ = scorer.features(batch)
+    assert features is not None
+    assert len(features) == valid.sum()
+    alone = RankedScorer(task, None, lease, lambda: None, task, *about)  # type: ignore[arg-type]
+    assert alone.guide is task
+    assert (alone(batch).mean == 0).all()

@@ -205,7 +205,7 @@ def test_the_coordinator_is_told_which_choices_lack_their_extra(tmp_path, monkey
     monkeypatch.setattr(extras, "here", lambda module: module not in ("cmaes", "lightgbm"))
     options = specs.StackOptions(tmp_path, port=4711, env={"PATH": os.environ["PATH"]})
     env = {spec.name: spec.env for spec in specs.children(options, tmp_path / "temporary")}
-    assert env["coordinator"]["TUNESMITH_UNAVAILABLE"] == "evolution-strategy,lightgbm"
+    assert env["coordinator"]["TUNESMITH_UNAVAILABLE"] == "evolution-strategy,lightgbm,ranker"
     assert "TUNESMITH_UNAVAILABLE" not in env["measure"]
 
 
