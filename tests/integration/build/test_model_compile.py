@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 
 from tunesmith import metaschedule
 from tunesmith.messages import Payload, Spec, TunedWorkload
+from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.targets import Target
 from workers.tvm_backend.warm import warm
 
@@ -43,8 +44,8 @@ def run(library: Path, *inputs: Array) -> Array:
     return machine["main"](*[tvm.runtime.tensor(x) for x in inputs]).numpy()
 
 
-def prepared_in(folder: Path, path: Path, source: str = "onnx") -> pipeline.Prepared:
-    made = pipeline.prepare(import_model.import_model(path, source))
+def prepared_in(folder: Path, path: Path, source: str = "onnx", choice: Preparation = PLAIN) -> pipeline.Prepared:
+    made = pipeline.prepare(import_model.import_model(path, source), choice)
     pipeline.save_params(made.params, folder / "params.npz")
     return made
 
@@ -81,7 +82,7 @@ def test_encoder_agrees_with_torch(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder, ids = Encoder(width=32, heads=2, layers=1, tokens=8).eval(), torch.randint(0, 500, (2, 1, 8))
     save(encoder, (ids[0],), tmp_path / "encoder.pt2")
-    made = prepared_in(tmp_path, tmp_path / "encoder.pt2", "pt2")
+    made = prepared_in(tmp_path, tmp_path / "encoder.pt2", "pt2", Preparation(fast_math=True))
     done = compile_model.compile_model(made.module, tmp_path / "params.npz", CPU, None, tmp_path / "model.so")
     with torch.no_grad():
         theirs = [encoder(x).numpy() for x in ids]

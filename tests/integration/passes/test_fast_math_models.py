@@ -3,15 +3,11 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-import numerics
 import numpy as np
 import pytest
-import torch
 from effort import quick, some
-from encoders import Encoder, save
 from numpy.typing import NDArray
 
 from tunesmith.preparation import PLAIN, Preparation
@@ -26,10 +22,8 @@ from tvm import relax, s_tir, tirx  # noqa: E402
 
 from workers.tvm_backend import tir  # noqa: E402
 from workers.tvm_backend.arguments import random_array  # noqa: E402
-from workers.tvm_backend.build import compile_model  # noqa: E402
 from workers.tvm_backend.design_space import space  # noqa: E402
 from workers.tvm_backend.design_space.replay import Replayer  # noqa: E402
-from workers.tvm_backend.frontends import import_model  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
 from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
 from workers.tvm_backend.passes.extract_tasks import Extracted  # noqa: E402
@@ -111,21 +105,6 @@ def test_masks_of_minus_infinity() -> None:
     plain, fast = (execute(pipeline.prepare(mod, choice), x, mask) for choice in (PLAIN, FAST))
     np.testing.assert_allclose(fast, plain, rtol=1e-6)
     assert (fast[np.tri(4, 16) == 0] == 0).all()
-
-
-def test_the_encoder_agrees_with_torch(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    encoder, ids = Encoder().eval(), torch.randint(0, 500, (2, 1, 32))
-    save(encoder, (ids[0],), tmp_path / "encoder.pt2")
-    made = pipeline.prepare(import_model.import_model(tmp_path / "encoder.pt2", "pt2"), FAST)
-    assert not CALLS & called(tir.load_module(made.module))
-    pipeline.save_params(made.params, tmp_path / "params.npz")
-    done = compile_model.compile_model(made.module, tmp_path / "params.npz", here(), None, tmp_path / "model.so")
-    machine = relax.VirtualMachine(tvm.runtime.load_module(str(done.path)), tvm.cpu())
-    ours = machine["main"](tvm.runtime.tensor(ids[0].numpy())).numpy()
-    with torch.no_grad():
-        theirs = [encoder(x).numpy() for x in ids]
-    assert numerics.error(ours, theirs[0], theirs[1]) < 1e-5
 
 
 def test_what_the_choice_changes_in_a_module() -> None:

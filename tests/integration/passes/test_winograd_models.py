@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from effort import some
+from effort import THOROUGH, some
 from small_nets import Array, Net, by_onnxruntime, calls, run_network
 
 from tunesmith import metaschedule
@@ -206,7 +206,7 @@ def test_the_exported_script_chooses_by_itself(case: Case, tmp_path: Path) -> No
     (tmp_path / "module.json").write_bytes(case.made.module)
     (tmp_path / "params.npz").write_bytes(case.params.read_bytes())
     sizes = {}
-    for name, options in (("tuned", []), ("untuned", ["--untuned"])):
+    for name, options in (("tuned", []), ("untuned", ["--untuned"]))[: 2 if THOROUGH else 1]:
         library = tmp_path / f"{name}.so"
         command = [sys.executable, "-I", str(tmp_path / "compile.py"), str(library), *options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
@@ -214,7 +214,8 @@ def test_the_exported_script_chooses_by_itself(case: Case, tmp_path: Path) -> No
         assert "winograd" not in done.stderr
         case.check(executed(library, case.x))
         sizes[name] = library.stat().st_size
-    assert sizes["tuned"] - sizes["untuned"] > 4 * (TRANSFORMED - 32 * 32 * 9 * 4) / 2
+    direct = 32 * 32 * 9 * 4  # bytes of a convolution's weights
+    assert sizes["tuned"] - sizes.get("untuned", 4 * direct) > 4 * (TRANSFORMED - direct) / 2
 
 
 def test_a_single_convolution_has_an_alternative(tmp_path: Path) -> None:
