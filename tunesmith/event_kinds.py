@@ -39,6 +39,7 @@ class EventKind(str, Enum):
     MODEL_IMPORTING = "model_importing"
     NEW_BEST = "new_best"
     PRECISION_CHOSEN = "precision_chosen"
+    RECORD_IMPORT_QUEUED = "record_import_queued"
     RECORDS_REVOKED = "records_revoked"
     REPORT_REFUSED = "report_refused"
     ROUND_FINISHED = "round_finished"

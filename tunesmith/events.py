@@ -247,6 +247,13 @@ class PrecisionChosen(EventData, kind=EventKind.PRECISION_CHOSEN):
     reason: str
 
 
+class RecordImportQueued(EventData, kind=EventKind.RECORD_IMPORT_QUEUED):
+    """A user sent a file of records."""
+
+    id: str
+    size: int
+
+
 class RecordsRevoked(EventData, kind=EventKind.RECORDS_REVOKED):
     """Records were revoked."""
 

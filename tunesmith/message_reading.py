@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from tunesmith.messages import (
     VERSION,
     EvaluateModel,
+    ImportRecords,
     IngestModel,
     MeasureBatch,
     Message,
@@ -22,6 +23,7 @@ from tunesmith.messages import (
 Kind = TypeVar("Kind", bound=Message)
 ROWS: Final[Mapping[type[Message], str]] = {
     IngestModel: "model_id",
+    ImportRecords: "import_id",
     PrepareJob: "job_id",
     ProposeRound: "round_id",
     TrainCostModel: "cost_model_id",

@@ -17,7 +17,7 @@ from tunesmith.measure_limits import MeasureLimits as MeasureLimits
 from tunesmith.names import FLOAT32
 from tunesmith.types import DeviceHealth, FailureKind, StopReason
 
-VERSION: Final = 5
+VERSION: Final = 6
 """Raise it with each change of a message; a test holds the schemas against the hash that it has for the version."""
 INLINE_LIMIT = 1_000_000
 """Bytes of encoded payload above which it travels as a blob."""
@@ -41,7 +41,7 @@ class Message(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
     task: ClassVar[str]
-    version: Literal[5] = VERSION
+    version: Literal[6] = VERSION
 
 
 class Part(BaseModel):
@@ -87,6 +87,14 @@ class IngestModel(Message):
 
     task: ClassVar[str] = "tunesmith.ingest"
     model_id: str
+    attempt: int
+
+
+class ImportRecords(Message):
+    """Import a file of records: queue ``ingest``."""
+
+    task: ClassVar[str] = "tunesmith.import_records"
+    import_id: str
     attempt: int
 
 

@@ -9,10 +9,11 @@ from typing import Final
 JOB: Final = "j"
 MODEL: Final = "m"
 COST_MODEL: Final = "cm"
+RECORD_IMPORT: Final = "ri"
 
 
 def new_id(kind: str) -> str:
-    """A fresh id of a resource, such as ``j-0123456789abcdef``; ``kind``: ``JOB``, ``MODEL`` or ``COST_MODEL``."""
+    """A fresh id of a resource, such as ``j-0123456789abcdef``; ``kind``: one of the names above."""
     return f"{kind}-{uuid.uuid4().hex[:16]}"
 
 

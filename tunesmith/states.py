@@ -43,7 +43,7 @@ class RoundState(str, enum.Enum):
 
 
 class WorkState(str, enum.Enum):
-    """Life of a batch, an evaluation or a training: work that a worker does under a lease."""
+    """Life of a batch, an evaluation, a training or an import of records: work that a worker does under a lease."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -59,6 +59,7 @@ NOUNS: Mapping[str, type[JobState | ModelState | RoundState | WorkState]] = {
     "batch": WorkState,
     "evaluation": WorkState,
     "cost_model": WorkState,
+    "record_import": WorkState,
 }
 """What has a state, by the name that events have for it."""
 

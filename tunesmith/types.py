@@ -56,6 +56,13 @@ def cache_state(environment: Mapping[str, Any]) -> CacheState:
     return CacheState(environment.get("cache") or CacheState.WARM)
 
 
+class Origin(str, enum.Enum):
+    """Where a record comes from."""
+
+    MEASURED = "measured"  # by a worker of this service
+    IMPORTED = "imported"  # a claim: no champion before a measurement here confirms it
+
+
 def processor_of(environment: Mapping[str, Any]) -> str:
     """The processor of a record, by its ``Environment`` as JSON; empty where it does not say."""
     return str(environment.get("cpu") or "")[:100]

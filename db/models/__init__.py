@@ -4,6 +4,7 @@ from db.models.audit import AuditRow
 from db.models.base import Base
 from db.models.dataset import CostModelRow, Event, Record, Schedule, SketchRow
 from db.models.fleet import ApiKey, Device, EnrolledWorker, IdempotencyKey, ReportRefusal, TargetRow
+from db.models.imports import RecordImport
 from db.models.jobs import Batch, Evaluation, Family, Job, JobTask, Round
 from db.models.models import Model, ModelTask, WorkloadRow
 
@@ -24,6 +25,7 @@ __all__ = [
     "Model",
     "ModelTask",
     "Record",
+    "RecordImport",
     "ReportRefusal",
     "Round",
     "Schedule",

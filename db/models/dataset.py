@@ -13,7 +13,9 @@ from db.models.base import Base, Created, Leased
 from db.models.jobs import BigId
 from tunesmith.names import DEFAULT_PRECISION
 from tunesmith.states import WorkState
-from tunesmith.types import CacheState, build_of, cache_state, processor_of
+from tunesmith.types import CacheState, Origin, build_of, cache_state, processor_of
+
+IMPORTED = "origin = 'imported'"
 
 
 def _simulated(context: DefaultExecutionContext) -> bool:
@@ -37,9 +39,9 @@ def _environment(context: DefaultExecutionContext) -> dict[str, Any]:
     return values.get("environment") or {}
 
 
-def _partial(name: str, *columns: str, where: str, sqlite: str | None = None) -> Index:
+def _partial(name: str, *columns: str, where: str, sqlite: str | None = None, unique: bool = False) -> Index:
     """An index of the rows that few are; ``sqlite``: the condition in SQLite's words, where they differ."""
-    return Index(name, *columns, sqlite_where=text(sqlite or where), postgresql_where=text(where))
+    return Index(name, *columns, unique=unique, sqlite_where=text(sqlite or where), postgresql_where=text(where))
 
 
 class SketchRow(Base, Created):
@@ -81,6 +83,10 @@ class Record(Base, Created):
     precision: Mapped[str] = mapped_column(String(20), default=DEFAULT_PRECISION)  # precision of the job
     processor: Mapped[str] = mapped_column(String(100), default=_processor)  # the CPU's name, by its environment
     build: Mapped[str] = mapped_column(String(60), default=_build)  # TVM's version, by its environment
+    origin: Mapped[str] = mapped_column(String(20), default=Origin.MEASURED.value)
+    content: Mapped[str | None] = mapped_column(String(64))  # hash of what was measured; filled in before an import
+    measured_at: Mapped[dt.datetime | None]  # when, if not when the row was made
+    import_id: Mapped[str | None] = mapped_column(String(40))  # the RecordImport that brought it
     worker_id: Mapped[str | None] = mapped_column(String(32), index=True)  # the enrolled worker that reported it
     trace: Mapped[list[Any] | None] = mapped_column(deferred=True)  # MetaSchedule trace JSON of a confirmed winner
     revoked_at: Mapped[dt.datetime | None]  # no longer believed: no champion, and nothing learns from it
@@ -92,6 +98,10 @@ class Record(Base, Created):
         Index("ix_records_workload_hash_id", "workload_hash", "id"),
         Index("ix_records_family_id", "family", "id"),
         Index("ix_records_processor_id", "processor", "id"),
+        Index("ix_records_content_id", "content", "id"),
+        _partial("uq_records_imported", "content", where=IMPORTED, unique=True),
+        _partial("ix_records_import_id_id", "import_id", "id", where=IMPORTED),
+        _partial("ix_records_origin_id", "origin", "id", where=IMPORTED),
         _partial("ix_records_failure_id", "failure", "id", where="failure IS NOT NULL"),
         _partial("ix_records_precision_id", "precision", "id", where="precision <> 'float32'"),
         _partial("ix_records_simulated_id", "id", where="simulated", sqlite="simulated = 1"),

@@ -6,12 +6,12 @@ import enum
 from collections.abc import Mapping
 from typing import TypeVar, Union
 
-from db.models import Batch, CostModelRow, Evaluation, Job, Model, Round
+from db.models import Batch, CostModelRow, Evaluation, Job, Model, RecordImport, Round
 from tunesmith.messages import INGEST, SEARCH, TRAIN
 from tunesmith.states import OPEN_WORK, JobState, ModelState, RoundState
 
-Work = Union[Model, Job, Round, Batch, Evaluation, CostModelRow]
-Row = TypeVar("Row", Model, Job, Round, Batch, Evaluation, CostModelRow)
+Work = Union[Model, Job, Round, Batch, Evaluation, CostModelRow, RecordImport]
+Row = TypeVar("Row", Model, Job, Round, Batch, Evaluation, CostModelRow, RecordImport)
 
 NOUNS: dict[type, str] = {
     Model: "model",
@@ -20,9 +20,16 @@ NOUNS: dict[type, str] = {
     Batch: "batch",
     Evaluation: "evaluation",
     CostModelRow: "cost_model",
+    RecordImport: "record_import",
 }
 """What messages and events call each kind."""
-QUEUES: Mapping[type, str] = {Model: INGEST, Job: INGEST, Round: SEARCH, CostModelRow: TRAIN}
+QUEUES: Mapping[type, str] = {
+    Model: INGEST,
+    Job: INGEST,
+    RecordImport: INGEST,
+    Round: SEARCH,
+    CostModelRow: TRAIN,
+}
 """Where messages about a kind go. Those about the others go to the queue of their device class."""
 ACTIVE: Mapping[type, tuple[enum.Enum, ...]] = {
     Model: (ModelState.IMPORTING,),
@@ -31,5 +38,6 @@ ACTIVE: Mapping[type, tuple[enum.Enum, ...]] = {
     Batch: OPEN_WORK,
     Evaluation: OPEN_WORK,
     CostModelRow: OPEN_WORK,
+    RecordImport: OPEN_WORK,
 }
 """The states in which a worker must act on a row."""

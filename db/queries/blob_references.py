@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from db.chunks import chunks
-from db.models import Batch, CostModelRow, Model, WorkloadRow
+from db.models import Batch, CostModelRow, Model, RecordImport, WorkloadRow
 
 COLUMNS: tuple[InstrumentedAttribute[str] | InstrumentedAttribute[str | None], ...] = (
     Model.sha256,
@@ -18,6 +18,7 @@ COLUMNS: tuple[InstrumentedAttribute[str] | InstrumentedAttribute[str | None], .
     WorkloadRow.metaschedule_blob,
     Batch.features_blob,
     CostModelRow.blob,
+    RecordImport.blob,
 )
 """Every column that names a blob; a test compares them with the schema."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,8 +13,9 @@ from sqlalchemy.orm import Session
 
 from db.models import Job, Record, TargetRow, WorkloadRow
 from db.queries.by_time import last_before
+from tunesmith.dataset.manifest import Summary
 from tunesmith.names import DEFAULT_PRECISION
-from tunesmith.types import CacheState
+from tunesmith.types import CacheState, Origin
 
 VALID = "none"
 """In the place of a failure: records that ran."""
@@ -41,8 +43,10 @@ class RecordFilter:
     simulated: bool | None = None
     cache: CacheState | None = None
     job: str | None = None
+    origin: Origin | None = None
     since: dt.datetime | None = None
     until: dt.datetime | None = None
+    revoked: bool | None = None
 
 
 def conditions(session: Session, wanted: RecordFilter, *, by_latency: bool = False) -> list[sa.ColumnElement[bool]]:
@@ -70,6 +74,8 @@ def conditions(session: Session, wanted: RecordFilter, *, by_latency: bool = Fal
         others.append(Record.job_id == wanted.job)
     if wanted.cache is not None:
         others.append(Record.cache == wanted.cache.value)
+    if wanted.revoked is not None:
+        others.append(Record.revoked_at.is_not(None) if wanted.revoked else Record.revoked_at.is_(None))
     found = [*first, *(condition.is_(True) for condition in others)]
     if wanted.since is not None:
         found.append(Record.id > last_before(session, Record, wanted.since))
@@ -89,6 +95,8 @@ def _more(wanted: RecordFilter) -> list[sa.ColumnElement[bool]]:
         found.append(_failure(wanted.failure))
     if wanted.precision is not None:
         found.append(_precision(wanted.precision))
+    if wanted.origin is not None:
+        found.append(Record.origin == sa.literal_column(f"'{wanted.origin.value}'"))
     if wanted.simulated is not None:
         found.append(Record.simulated == wanted.simulated)
     return found
@@ -204,6 +212,41 @@ def workloads(
 def has_records(session: Session, workload: str) -> bool:
     """True for a workload that was measured: those that only somebody's model has are nobody else's business."""
     return bool(session.scalar(sa.select(sa.exists().where(Record.workload_hash == workload))))
+
+
+def summary(session: Session, wanted: RecordFilter) -> Summary:
+    """Counts of the records that meet the filter. Reads all of them."""
+    where = conditions(session, wanted)
+    total, failed, simulated, first, last = session.execute(
+        sa.select(
+            sa.func.count(),
+            sa.func.count(Record.failure),
+            sa.func.sum(sa.case((Record.simulated, 1), else_=0)),
+            sa.func.min(Record.created_at),
+            sa.func.max(Record.created_at),
+        ).where(*where)
+    ).one()
+    columns: dict[str, Any] = {
+        "operators": Record.family,
+        "processors": Record.processor,
+        "builds": Record.build,
+        "precisions": Record.precision,
+        "caches": Record.cache,
+        "failures": Record.failure,
+    }
+    counts = {name: _counts(session, column, where) for name, column in columns.items()}
+    classes = {row.hash: row.device_class for row in session.execute(sa.select(TargetRow.hash, TargetRow.device_class))}
+    targets: Counter[str] = Counter()
+    for target, number in _counts(session, Record.target_hash, where).items():
+        targets[classes.get(target, target)] += number
+    return Summary(
+        records=total, failed=failed, simulated=simulated or 0, first=first, last=last, targets=dict(targets), **counts
+    )
+
+
+def _counts(session: Session, column: Any, where: Sequence[sa.ColumnElement[bool]]) -> dict[str, int]:
+    query = sa.select(column, sa.func.count()).where(*where).group_by(column).order_by(column)
+    return {str(value): number for value, number in session.execute(query) if value}
 
 
 class Group(NamedTuple):

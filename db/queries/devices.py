@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from db import clock
 from db.models import Device
 from tunesmith.messages import Calibration
-from tunesmith.types import DeviceHealth
+from tunesmith.types import DeviceHealth, build_of, processor_of
 
 _IDLE = {health.value for health in (DeviceHealth.QUARANTINED, DeviceHealth.RESTING, DeviceHealth.INCOMPATIBLE)}
 
@@ -69,6 +69,13 @@ def targets_of_kind(session: Session, timeout: float, kind: str) -> list[dict[st
     """Targets of the live devices of a kind, as short names mean them: whoever wants a simulated one names its tag."""
     found = live(session, timeout)
     return [dict(device.target) for device in found if device.target.get("kind") == kind and not device.simulated]
+
+
+def makes(session: Session, device_class: str) -> set[tuple[str, str]]:
+    """Processor and compiler of each device of a class, live or not; simulated ones have none."""
+    rows = session.scalars(sa.select(Device).where(~Device.simulated))
+    found = [row for row in rows if device_class in row.device_classes]
+    return {(processor_of(row.environment), build_of(row.environment)) for row in found}
 
 
 def calibration(session: Session, device_class: str) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""The queue for importers: imports and preparations of jobs, in turn between users.
+"""The queue for importers: imports of models and records, and preparations of jobs, in turn between users.
 
 An import may take minutes and a user may upload any number of models. So a user has at most ``per_owner`` pieces of
 this work with the importers, and the others stay in the database until one of them is done.
@@ -12,10 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from db.models import Job, Model
+from db.models import Job, Model, RecordImport
 from db.models.work import ACTIVE
 
-KINDS: tuple[Any, ...] = (Model, Job)
+KINDS: tuple[Any, ...] = (Model, Job, RecordImport)
 
 
 def any_due(session: Session, per_owner: int) -> bool:

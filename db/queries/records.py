@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Batch, Job, Record, WorkloadRow
 from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
-from tunesmith.types import CacheState, Candidate, FailureKind, Measurement
+from tunesmith.types import CacheState, Candidate, FailureKind, Measurement, Origin
 
 BLAMELESS = (FailureKind.ABANDONED.value, FailureKind.DEVICE_LOST.value)
 """Failures that say nothing about the candidate."""
@@ -37,6 +37,19 @@ class TrainingRow:
     def group(self) -> str:
         """What its latency compares with: the workload, measured in one state of the caches."""
         return f"{self.workload_hash}/{CacheState.STREAMED.value}" if self.streamed else self.workload_hash
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Imported records that compare with those of a job.
+
+    Attributes:
+        precision: the job's.
+        devices: processor and compiler of each device here that the job may be measured on.
+    """
+
+    precision: str
+    devices: Collection[tuple[str, str]]
 
 
 def indices(session: Session, batch_id: int) -> set[int]:
@@ -66,18 +79,31 @@ def best_elsewhere(
     not_job: str,
     limit: int,
     cache: CacheState = CacheState.WARM,
+    claims: Claims | None = None,
 ) -> Sequence[Record]:
     """The fastest records of a workload on a target that other jobs or imports left, fastest first.
 
     Args:
+        sketches: the job's own, so that a record of another version of the design space is none.
         cache: latencies of another state of the caches would not compare.
+        claims: which imported records count; None: none.
     """
+    origin = _measured()
+    if claims is not None:
+        origin = sa.or_(
+            origin,
+            sa.and_(
+                Record.precision == claims.precision,
+                sa.tuple_(Record.processor, Record.build).in_(sorted(claims.devices)),
+            ),
+        )
     query = sa.select(Record).where(
         Record.workload_hash == workload,
         Record.target_hash == target,
         Record.latency.is_not(None),
         Record.sketch_hash.in_(sketches),
         Record.job_id.is_distinct_from(not_job),
+        origin,
         _real(),
         Record.cache == cache.value,
     )
@@ -130,6 +156,7 @@ def latest_baseline(session: Session, workload: str, target: str, cache: CacheSt
         Record.target_hash == target,
         Record.latency.is_not(None),
         Record.sketch_hash.is_(None),
+        _measured(),
         _real(),
         Record.cache == cache.value,
     )
@@ -151,6 +178,7 @@ def best_of_family(
         Record.target_hash == target,
         Record.latency.is_not(None),
         Record.sketch_hash.is_not(None),
+        _measured(),
         sa.or_(Record.job_id == job_id, _real()),
     )
     query = sa.select(WorkloadRow.hash, WorkloadRow.flops).where(
@@ -169,6 +197,11 @@ def measurement(row: Record) -> Measurement:
     candidate = Candidate.from_json([row.sketch_hash, row.decisions])
     failure = FailureKind(row.failure) if row.failure else None
     return Measurement(candidate, tuple(row.samples), failure, row.message, row.build_seconds, row.run_seconds)
+
+
+def _measured() -> sa.ColumnElement[bool]:
+    """By a worker of this service, and no claim of whoever made a file."""
+    return Record.origin == Origin.MEASURED.value
 
 
 def _real() -> sa.ColumnElement[bool]:

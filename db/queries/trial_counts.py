@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db.models import Record
+from tunesmith.types import Origin
 
 UNSETTLED = 5000
 """Newest records that are counted anew: below them no transaction that is still to be committed has an id."""
@@ -36,5 +37,7 @@ class TrialCounts:
 
 
 def _count(session: Session, after: int, through: int) -> Counter[str]:
-    query = sa.select(Record.failure, sa.func.count()).where(Record.id > after, Record.id <= through)
+    query = sa.select(Record.failure, sa.func.count()).where(
+        Record.id > after, Record.id <= through, Record.origin == Origin.MEASURED.value
+    )
     return Counter({failure or "ok": number for failure, number in session.execute(query.group_by(Record.failure))})

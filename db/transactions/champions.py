@@ -19,7 +19,7 @@ from db.transactions.upsert import insert_for
 from tunesmith.events import ChallengerRejected, ChampionAdopted, ChampionRevoked
 from tunesmith.measuring.champion_latency import champion_latency
 from tunesmith.messages import Confirmation, WireResult
-from tunesmith.types import CacheState, Candidate
+from tunesmith.types import CacheState, Candidate, Origin
 
 OVERTAKEN, NOT_FASTER, UNCHECKED = "overtaken", "not_faster", "unchecked"
 """Why a finalist that did not fail is rejected. Another, faster one became champion after the one that it beat, it did
@@ -197,6 +197,7 @@ def _next_best(session: Session, champion: Schedule) -> Record | None:
     query = sa.select(Record).where(
         Record.workload_hash == champion.workload_hash,
         Record.target_hash == champion.target_hash,
+        Record.origin == Origin.MEASURED.value,
         Record.trace.is_not(None),
         Record.revoked_at.is_(None),
         Record.failure.is_(None),

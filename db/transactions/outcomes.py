@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Batch, Evaluation, Job, JobTask, Model, Round
+from db.models import Batch, Evaluation, Job, JobTask, Model, RecordImport, Round
 from db.models.work import Work
 from db.transactions import results
 from db.transactions.default_schedules import keep_default
@@ -21,7 +21,7 @@ def give_up(session: Session, row: Work, problem: dict[str, Any]) -> None:
 
     A model is rejected, a job fails, a task whose proposal fails is not proposed for again (and the job fails when
     that leaves it without anything), the missing results of a batch are recorded as abandoned, a failed evaluation
-    fails its job, and a cost model that cannot be trained is merely not there.
+    fails its job, an import of records fails, and a cost model that cannot be trained is merely not there.
     """
     if is_final(row.state):
         return
@@ -35,6 +35,9 @@ def give_up(session: Session, row: Work, problem: dict[str, Any]) -> None:
         results.abandon(session, row, problem)
     elif isinstance(row, Evaluation):
         fail_evaluation(session, row, problem)
+    elif isinstance(row, RecordImport):
+        now = clock.now(session)
+        transition(session, row, WorkState.FAILED, error=problem, blob=None, finished_at=now, data={"problem": problem})
     else:
         transition(session, row, WorkState.FAILED, error=problem, data={"problem": problem})
 

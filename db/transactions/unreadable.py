@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Batch, CostModelRow, Evaluation, Job, Model, Round
+from db.models import Batch, CostModelRow, Evaluation, Job, Model, RecordImport, Round
 from db.models.work import ACTIVE, NOUNS
 from db.transactions import events, work
 from db.transactions.locks import lock_row
@@ -19,6 +19,7 @@ from tunesmith.events import MessageUnreadable
 from tunesmith.messages import (
     VERSION,
     EvaluateModel,
+    ImportRecords,
     IngestModel,
     MeasureBatch,
     PrepareJob,
@@ -32,6 +33,7 @@ MEASURED: Mapping[str, Any] = {MeasureBatch.task: Batch, EvaluateModel.task: Eva
 
 CORE: Mapping[str, Any] = {
     IngestModel.task: Model,
+    ImportRecords.task: RecordImport,
     PrepareJob.task: Job,
     ProposeRound.task: Round,
     TrainCostModel.task: CostModelRow,

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Job, Model
+from db.models import Job, Model, RecordImport
 from db.models.work import ACTIVE, NOUNS, Row, Work
 from db.queries.import_queue import KINDS, ready
 from db.queries.scheduling import passed
@@ -145,14 +145,14 @@ def retry_or_fail(session: Session, row: Work, max_attempts: int, problem: dict[
     return False
 
 
-def due_imports(session: Session, per_owner: int, limit: int = 100) -> list[Model | Job]:
+def due_imports(session: Session, per_owner: int, limit: int = 100) -> list[Model | Job | RecordImport]:
     """Rows to publish: each user's first, then each one's second, oldest first; locked on PostgreSQL.
 
     Args:
         per_owner: pieces of work that one user may have with the importers, those already sent included.
     """
     chosen = session.execute(ready(per_owner).limit(limit)).all()
-    found: dict[str, Model | Job] = {}
+    found: dict[str, Model | Job | RecordImport] = {}
     for kind in KINDS:
         ids = [row.id for row in chosen if row.kind == kind.__tablename__]
         if ids:

@@ -53,6 +53,9 @@ _SUBMIT = Rule(WRITE, Visibility.NOT_FOUND, "a model of another user is answered
 _RECORDS = Rule(
     READ, Visibility.SHARED, "`job` is null where it is not the caller's; as a filter it then finds nothing"
 )
+_EXPORT = Rule(
+    READ, Visibility.SHARED, "names no job, owner, host or device; a job of another user is answered with 404"
+)
 _BEST = Rule(READ, Visibility.SHARED, "`job` and `record` are null where the finder is not the caller")
 _LOG = Rule(READ, Visibility.NOT_FOUND, "`provenance` names no job of another user")
 _EVENTS = Rule(READ, Visibility.NOT_FOUND, "`found_by` names no job of another user; a stream ends with its key")
@@ -101,6 +104,11 @@ RULES: dict[tuple[str, str], Rule] = {
     ("DELETE", "/v1/workers/enrolled/{worker_id}"): ADMIN,
     ("GET", "/v1/queues"): SHARED,
     ("GET", "/v1/records"): _RECORDS,
+    ("GET", "/v1/records/stats"): _RECORDS,
+    ("POST", "/v1/records/export"): _EXPORT,
+    ("POST", "/v1/records/import"): MAKE,
+    ("GET", "/v1/records/imports"): LIST,
+    ("GET", "/v1/records/imports/{import_id}"): OWN,
     ("GET", "/v1/workloads"): SHARED,
     ("GET", "/v1/workloads/{workload}"): SHARED,
     ("GET", "/v1/workloads/{workload}/best"): _BEST,

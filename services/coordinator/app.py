@@ -34,6 +34,7 @@ from services.coordinator.routers import (
     jobs,
     models,
     progress,
+    record_imports,
     records,
     trust,
 )
@@ -113,7 +114,7 @@ def create_app(
     problems.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(SafeHeaders, tls=public.startswith("https://"))
-    for module in (health, models, jobs, progress, events, best, fleet, records, audit, trust, blobs):
+    for module in (health, models, jobs, progress, events, best, fleet, records, record_imports, audit, trust, blobs):
         app.include_router(module.router)
     app.state.dashboard = dashboard
     if dashboard is not None:

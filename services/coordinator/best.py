@@ -17,6 +17,7 @@ from db.queries import by_key, scheduling, work_parts
 from db.queries import tasks as task_rows
 from services.coordinator import champions, intervals, notes, reference, verified
 from services.coordinator.auth import Caller
+from services.coordinator.sink import Sink
 from tunesmith import metaschedule
 from tunesmith.answers.jobs import CheckBody, ReferenceBody, Verified
 from tunesmith.errors import Conflict
@@ -197,7 +198,7 @@ def archive(best: Best, blobs: BlobStore) -> Iterator[bytes]:
     if model.module_blob is None:
         raise Conflict("the model has not been imported yet", model=model.public_id)
     module = model.module_blob
-    sink = _Sink()
+    sink = Sink()
 
     def chunks() -> Iterator[bytes]:
         with zipfile.ZipFile(cast("IO[bytes]", sink), "w", zipfile.ZIP_DEFLATED) as archive_:
@@ -239,7 +240,7 @@ def _database_record(best: Best, line: Line, blobs: BlobStore) -> metaschedule.D
 
 
 def _member(
-    archive_: zipfile.ZipFile, sink: _Sink, name: str, method: int, source: Callable[[], BinaryIO]
+    archive_: zipfile.ZipFile, sink: Sink, name: str, method: int, source: Callable[[], BinaryIO]
 ) -> Iterator[bytes]:
     info = zipfile.ZipInfo(name)
     info.compress_type, info.external_attr = method, 0o644 << 16
@@ -247,24 +248,3 @@ def _member(
         while chunk := file.read(CHUNK):
             member.write(chunk)
             yield sink.take()
-
-
-class _Sink:
-    """A file that cannot seek and forgets what was taken from it."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def write(self, data: bytes) -> int:
-        """Keep ``data``."""
-        self._parts.append(bytes(data))
-        return len(data)
-
-    def flush(self) -> None:
-        """Nothing waits."""
-
-    def take(self) -> bytes:
-        """Everything written since the last time."""
-        data = b"".join(self._parts)
-        self._parts.clear()
-        return data

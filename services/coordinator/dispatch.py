@@ -10,7 +10,7 @@ from typing import Any, cast
 from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
-from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Record, Round
+from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Model, Record, RecordImport, Round
 from db.models.work import QUEUES, Work
 from db.queries import by_key, models, records, rough_latencies, sketches, work_parts
 from db.queries import champions as champion_rows
@@ -24,6 +24,7 @@ from tunesmith.messages import (
     INLINE_LIMIT,
     DefaultSchedule,
     EvaluateModel,
+    ImportRecords,
     IngestModel,
     MeasureBatch,
     MeasureLimits,
@@ -97,6 +98,8 @@ class Composer:
         """Message and queue. Raises NotFound when a blob is gone."""
         if isinstance(row, Model):
             return IngestModel(model_id=row.id, attempt=row.attempt), queue_of(row)
+        if isinstance(row, RecordImport):
+            return ImportRecords(import_id=row.id, attempt=row.attempt), queue_of(row)
         if isinstance(row, Job):
             return PrepareJob(job_id=row.id, attempt=row.attempt), queue_of(row)
         if isinstance(row, Round):

@@ -1,4 +1,4 @@
-"""A limit on request bodies. Uploads of models have their own, counted while they stream to disk."""
+"""A limit on request bodies. Uploads of files have their own, counted while they stream to disk."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY_BYTES = 1 << 20
-UPLOADS = "/v1/models"
+UPLOADS = ("/v1/models", "/v1/records/import")
 
 
 class BodyLimit:
@@ -17,7 +17,7 @@ class BodyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, with a body that is counted."""
-        if scope["type"] == "http" and scope["path"].startswith("/v1/") and scope["path"] != UPLOADS:
+        if scope["type"] == "http" and scope["path"].startswith("/v1/") and scope["path"] not in UPLOADS:
             receive = _counted(scope, receive)
         await self._app(scope, receive, send)
 
@@ -46,4 +46,4 @@ def announced(declared: str) -> int:
 
 
 def _too_large() -> HTTPException:
-    return HTTPException(413, f"the body is larger than {MAX_BODY_BYTES} bytes; only a model's file may be")
+    return HTTPException(413, f"the body is larger than {MAX_BODY_BYTES} bytes; only an uploaded file may be")

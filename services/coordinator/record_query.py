@@ -10,8 +10,9 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from db.queries.dataset import ANY_FAILURE, VALID, RecordFilter
 from services.coordinator.cursors import Cursor, Limit
 from tunesmith.answers.base import Body
-from tunesmith.names import PRECISIONS
-from tunesmith.types import CacheState, FailureKind
+from tunesmith.dataset.manifest import UNSTATED
+from tunesmith.names import AUTO, PRECISIONS
+from tunesmith.types import CacheState, FailureKind, Origin
 
 
 def _text(value: Any) -> Any:
@@ -27,7 +28,7 @@ TARGET = "Target hash, device class or tag."
 Failure = Annotated[
     str, StringConstraints(pattern=f"^({'|'.join((VALID, ANY_FAILURE, *(kind.value for kind in FailureKind)))})$")
 ]
-Precision = Annotated[str, StringConstraints(pattern=f"^({'|'.join(PRECISIONS)})$")]
+Precision = Annotated[str, StringConstraints(pattern=f"^({'|'.join(sorted({*PRECISIONS} - {AUTO}))})$")]
 
 
 class RecordQuery(Body):
@@ -42,13 +43,20 @@ class RecordQuery(Body):
     simulated: bool | None = Field(None, description="Invented by a simulated device, or measured.")
     cache: CacheState | None = Field(None, description="Where timed runs found the weights.")
     job: str | None = Field(None, max_length=40, description="Id of a job of the caller's.")
+    origin: Origin | None = Field(None, description="Measured here, or imported: claims that nothing here confirmed.")
     since: Time | None = Field(None, description="Stored at this time or later; UTC where it has no zone.")
     until: Time | None = Field(None, description="Stored before this time.")
 
-    def wanted(self) -> RecordFilter:
-        """The members as queries take them."""
+    def wanted(self, revoked: bool | None = None) -> RecordFilter:
+        """The members as queries take them; with ``revoked`` False without records that are believed no longer."""
         values = {name: getattr(self, name) for name in RecordQuery.model_fields}
-        return RecordFilter(**{**values, "since": _utc(self.since), "until": _utc(self.until)})
+        return RecordFilter(**{**values, "since": _utc(self.since), "until": _utc(self.until), "revoked": revoked})
+
+
+class RecordExport(RecordQuery):
+    """Which records a dataset file gets, and what it says of its licence."""
+
+    licence: str = Field(UNSTATED, min_length=1, max_length=200, description="Such as `CC-BY-4.0`; kept in the file.")
 
 
 class RecordPage(RecordQuery):

@@ -161,7 +161,7 @@ async def receive(request: Request, blobs: BlobStore, limit: int, check: Callabl
 def _parser(request: Request, form: _Form) -> MultipartParser:
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     if kind != b"multipart/form-data" or not options.get(b"boundary"):
-        raise InvalidInput("send the model as multipart/form-data with a part `file`", field="file")
+        raise InvalidInput("send the file as multipart/form-data with a part `file`", field="file")
     try:
         return MultipartParser(options[b"boundary"], form.callbacks())  # type: ignore[arg-type]
     except FormParserError as error:  # the boundary is too long
@@ -186,7 +186,7 @@ async def _pump(request: Request, parser: MultipartParser, form: _Form, writer: 
 
 def _too_large(limit: int, size: int) -> PayloadTooLarge:
     return PayloadTooLarge(
-        f"the model is larger than {limit} bytes; TUNESMITH_MAX_UPLOAD_BYTES raises the limit",
+        f"the file is larger than {limit} bytes; TUNESMITH_MAX_UPLOAD_BYTES raises the limit",
         field="file",
         value=size,
         limit=limit,

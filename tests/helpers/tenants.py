@@ -10,7 +10,7 @@ from api_driver import Api
 from rows import TARGET, add_batch, add_job, add_model, add_task
 from sqlalchemy.orm import Session
 
-from db.models import CostModelRow, ModelTask, Record, Schedule, WorkloadRow
+from db.models import CostModelRow, ModelTask, Record, RecordImport, Schedule, WorkloadRow
 from db.models.base import utcnow
 from db.transactions import events
 from services.coordinator.access import SCOPES
@@ -31,6 +31,7 @@ class Owned:
     job: str
     finished: str
     cost_model: str
+    record_import: str
     batch: int
     marks: tuple[str, ...]
 
@@ -38,7 +39,7 @@ class Owned:
 def seed(api: Api, owner: str, latency: float = 1e-3) -> Owned:
     """A model that no job uses, a running and a finished job with a task, a trial, a champion and a cost model."""
     tag = uuid.uuid4().hex[:12]
-    names = {part: f"{owner}-{part}-{tag}" for part in ("model", "used", "job", "finished", "costmodel")}
+    names = {part: f"{owner}-{part}-{tag}" for part in ("model", "used", "job", "finished", "costmodel", "import")}
     module = api.context.blobs.put_bytes(b'{"module": 0}')
 
     def work(session: Session) -> Owned:
@@ -87,6 +88,11 @@ def seed(api: Api, owner: str, latency: float = 1e-3) -> Owned:
                 dispatched=0,
             )
         )
+        session.add(
+            RecordImport(
+                id=names["import"], owner=owner, name=names["model"], file_hash=digest, size=1, state=WorkState.DONE
+            )
+        )
         session.flush()
         key = {"workload_hash": WORKLOAD, "target_hash": TARGET, "simulated": False, "cache": "warm"}
         best = session.get(Schedule, tuple(key.values()))
@@ -95,7 +101,9 @@ def seed(api: Api, owner: str, latency: float = 1e-3) -> Owned:
         said = StateChanged(EventKind.JOB_RUNNING, names["job"], None, "preparing", "running")
         events.append(session, said, names["job"])
         marks = (*names.values(), tag, digest)
-        return Owned(owner, names["model"], names["job"], names["finished"], names["costmodel"], batch.id, marks)
+        return Owned(
+            owner, names["model"], names["job"], names["finished"], names["costmodel"], names["import"], batch.id, marks
+        )
 
     with api.context.sessions.begin() as session:
         found = work(session)

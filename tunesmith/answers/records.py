@@ -9,11 +9,12 @@ from pydantic import Field
 
 from tunesmith.answers.base import Answer
 from tunesmith.answers.models import TensorBody
-from tunesmith.types import CacheState, FailureKind
+from tunesmith.states import WorkState
+from tunesmith.types import CacheState, FailureKind, Origin
 
 
 class RecordBody(Answer):
-    """A measured candidate of any job.
+    """A measured candidate of any job; what ``origin`` calls imported is a claim of whoever made the file.
 
     ``sketch`` is null for the default schedule. ``processor`` and ``build`` (TVM's version) are empty where its
     measurement did not say. ``job`` is null where the job is another user's, or deleted.
@@ -29,6 +30,7 @@ class RecordBody(Answer):
     precision: str
     cache: CacheState
     simulated: bool
+    origin: Origin
     sketch: str | None
     decisions: list[Any]
     latency: float | None
@@ -37,6 +39,43 @@ class RecordBody(Answer):
     revoked: bool = Field(description="It is believed no longer: nothing learns from it.")
     job: str | None
     created_at: dt.datetime
+
+
+class RecordImportResult(Answer):
+    """What became of the records of a file.
+
+    ``known`` ones were there already. ``quarantined`` ones cannot be true, by reason, with an example of each.
+    ``failures`` are part of what was added. ``workloads``, ``sketches`` and ``targets`` are new ones.
+    """
+
+    rows: int
+    added: int
+    failures: int
+    known: int
+    quarantined: dict[str, int]
+    examples: dict[str, str]
+    workloads: int
+    sketches: int
+    targets: int
+
+
+class RecordImportBody(Answer):
+    """A file of records on its way into the dataset.
+
+    ``manifest`` is what the file says of itself. ``result`` counts its rows once ``state`` is done; ``error`` is a
+    problem object once it is failed.
+    """
+
+    id: str
+    name: str
+    sha256: str
+    size: int
+    state: WorkState
+    manifest: dict[str, Any] | None
+    result: RecordImportResult | None
+    error: dict[str, Any] | None
+    created_at: dt.datetime
+    finished_at: dt.datetime | None
 
 
 class WorkloadBody(Answer):

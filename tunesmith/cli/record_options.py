@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tunesmith.types import CacheState
+from tunesmith.types import CacheState, Origin
 
 Filters = Mapping[str, str | bool]
 """Parameters of the REST API that choose records, those that were given."""
@@ -25,6 +25,7 @@ OPTIONS: Mapping[str, Any] = {
     "simulated": Annotated[bool | None, typer.Option(help="Only what a simulated device invented, or what none did.")],
     "cache": Annotated[CacheState | None, typer.Option(help="Only this state of the caches.")],
     "job": Annotated[str | None, typer.Option(help="Only this job of yours.")],
+    "origin": Annotated[Origin | None, typer.Option(help="Only what was measured here, or imported.")],
     "since": Annotated[dt.datetime | None, typer.Option(help="Only what was stored at this time (UTC) or later.")],
     "until": Annotated[dt.datetime | None, typer.Option(help="Only what was stored before this time (UTC).")],
 }

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import enum
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tunesmith.answers.records import RecordImportResult
 from tunesmith.cli.options import Cursor, Json, Key, Limit, Server, connect
-from tunesmith.cli.output import emit, seconds, table
+from tunesmith.cli.output import emit, place, rows, seconds, table
+from tunesmith.cli.progress import shown
 from tunesmith.cli.record_options import Filters, with_record_options
+from tunesmith.dataset.card import SECTIONS, card
+from tunesmith.dataset.manifest import UNSTATED, Summary
+from tunesmith.full_disk import writing
 
-app = typer.Typer(help="Records of all jobs: list.", no_args_is_help=True, add_completion=False)
-
-
-@app.callback()
-def _group() -> None:
-    """Records of all jobs: list."""
+app = typer.Typer(help="Records of all jobs: list, stats, export, import.", no_args_is_help=True, add_completion=False)
+Licence = Annotated[str, typer.Option(help="Licence of the records, such as CC-BY-4.0.")]
 
 
 class Order(str, enum.Enum):
@@ -54,3 +56,74 @@ def list_(
     ]
     head = ("id", "operator", "workload", "device class", "precision", "latency")
     emit(page.model_dump(mode="json"), table(head, lines, whole=head), as_json)
+
+
+@app.command()
+@with_record_options
+def stats(
+    wanted: Filters,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Count records by operator, target, processor, precision and failure."""
+    with connect(server, key) as client:
+        found = client.records_stats(**wanted)
+    emit(found.model_dump(mode="json"), rows(_lines(found)), as_json)
+
+
+def _lines(summary: Summary) -> list[tuple[str, str]]:
+    lines = [("records", f"{summary.records}, {summary.failed} failed, {summary.simulated} simulated")]
+    if summary.first is not None and summary.last is not None:
+        lines.append(("stored", f"{summary.first.date()} to {summary.last.date()}"))
+    for _, name in SECTIONS:
+        counts: dict[str, int] = getattr(summary, name)
+        if counts:
+            lines.append((name, ", ".join(f"{value} {number}" for value, number in counts.items())))
+    return lines
+
+
+@app.command()
+@with_record_options
+def export(
+    path: Annotated[Path, typer.Argument(metavar="FILE.parquet", help="File to write; its card gets the ending .md.")],
+    wanted: Filters,
+    licence: Licence = UNSTATED,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Write records and all that rebuilds their schedules to a Parquet file, and a card that describes it."""
+    about = path.with_suffix(".md")
+    with connect(server, key) as client:
+        found = client.records_stats(**wanted)
+        client.export_records(path, licence=licence, **wanted)
+    with writing(about):
+        about.write_text(card(found, licence), encoding="utf-8")
+    said = {"file": str(path), "card": str(about), "records": found.records}
+    emit(said, f"wrote about {found.records} records to {place(path)}, described in {place(about)}", as_json)
+
+
+@app.command("import")
+def import_(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="A file of records export.")],
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Import a dataset file and wait for the result; its records are claims until they are measured here."""
+    with connect(server, key) as client, shown("importing", as_json):
+        found = client.wait_import(client.import_records(path).id)
+    assert found.result is not None, "an import that is done has a result"
+    emit(found.model_dump(mode="json"), rows(_outcome(found.result)), as_json)
+
+
+def _outcome(result: RecordImportResult) -> list[tuple[str, str]]:
+    if result.rows and result.known == result.rows:
+        return [("records", f"nothing is new: all {result.rows} were there already")]
+    lines = [("added", f"{result.added} records, {result.failures} of them failures; {result.known} were there")]
+    lines += [
+        ("quarantined", f"{number} for {reason}, such as {result.examples.get(reason, '')}")
+        for reason, number in result.quarantined.items()
+    ]
+    return [*lines, ("new", f"{result.workloads} workloads, {result.sketches} sketches, {result.targets} targets")]

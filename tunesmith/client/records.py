@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 from tunesmith.answers.base import Page
-from tunesmith.answers.records import RecordBody, WorkloadBody, WorkloadDetail
+from tunesmith.answers.records import RecordBody, RecordImportBody, WorkloadBody, WorkloadDetail
 from tunesmith.client.transport import Transport
+from tunesmith.dataset.manifest import Summary
+from tunesmith.errors import InvalidInput, TunesmithError, from_problem
+from tunesmith.states import OPEN_WORK, WorkState
+
+UPLOAD_SECONDS = 600.0
+EXPORT_SECONDS = 120.0
+"""Longest silence of a server that writes a row group."""
 
 
 class Dataset:
@@ -29,6 +38,63 @@ class Dataset:
         given: dict[str, Any] = {**filters, "sort": sort, "limit": limit, "cursor": cursor}
         answer = self._transport.get("/v1/records", **given)
         return Page[RecordBody].read(answer)
+
+    def records_stats(self, **filters: str | bool | None) -> Summary:
+        """Counts of the records that :meth:`records` would list."""
+        given: dict[str, Any] = dict(filters)
+        return Summary.model_validate(self._transport.get("/v1/records/stats", **given), extra="ignore")
+
+    def export_records(self, path: str | Path, *, licence: str | None = None, **filters: str | bool | None) -> Path:
+        """Write records to a dataset file (Parquet), which appears when it is complete.
+
+        Args:
+            path: the file.
+            licence: under which the records may be used, such as ``CC-BY-4.0``; the file says so.
+            **filters: those of :meth:`records`.
+        """
+        path = Path(path)
+        given = {**filters, "licence": licence}
+        body = {name: value for name, value in given.items() if value is not None}
+        self._transport.download("/v1/records/export", path, body=body, timeout=EXPORT_SECONDS)
+        return path
+
+    def import_records(self, path: str | Path) -> RecordImportBody:
+        """Send a dataset file, streamed from disk; :meth:`wait_import` waits for what becomes of it.
+
+        Raises:
+            InvalidInput: when the file cannot be read.
+        """
+        path = Path(path)
+        try:
+            with path.open("rb") as file:
+                answer = self._transport.request(
+                    "POST",
+                    "/v1/records/import",
+                    timeout=UPLOAD_SECONDS,
+                    files={"file": (path.name, file, "application/octet-stream")},
+                )
+        except OSError as error:
+            raise InvalidInput(f"cannot read {path}: {error.strerror}", field="file", value=str(path)) from error
+        return RecordImportBody.read(answer.json())
+
+    def record_import(self, import_id: str) -> RecordImportBody:
+        """One import of records."""
+        return RecordImportBody.read(self._transport.get(f"/v1/records/imports/{import_id}"))
+
+    def wait_import(self, import_id: str, timeout: float = 3600.0, poll: float = 0.5) -> RecordImportBody:
+        """Wait until an import of records has ended.
+
+        Raises:
+            TunesmithError: the import failed, or takes longer than ``timeout`` seconds.
+        """
+        end = time.monotonic() + timeout
+        while (found := self.record_import(import_id)).state in OPEN_WORK:
+            if time.monotonic() > end:
+                raise TunesmithError(f"the import {import_id} did not end within {timeout:g} s")
+            time.sleep(poll)
+        if found.state is not WorkState.DONE:
+            raise from_problem(found.error or {"code": "error", "detail": f"the import {import_id} failed"})
+        return found
 
     def workloads(
         self,

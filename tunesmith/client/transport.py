@@ -119,12 +119,24 @@ class Transport:
 
     @contextmanager
     def stream(
-        self, path: str, *, headers: dict[str, str] | None = None, timeout: float | None = None, **params: Any
+        self,
+        path: str,
+        *,
+        headers: dict[str, str] | None = None,
+        timeout: float | None = None,
+        body: dict[str, Any] | None = None,
+        **params: Any,
     ) -> Iterator[httpx2.Response]:
-        """An answer whose body is read as it arrives; ``timeout`` bounds the silence between two pieces."""
+        """An answer that is read as it arrives; ``timeout`` bounds the silence between two pieces.
+
+        Args:
+            body: JSON to send with a POST; None for a GET.
+        """
         wait = self._http.timeout if timeout is None else httpx2.Timeout(timeout)
+        method, sent = ("GET", {}) if body is None else ("POST", {"json": body})
+        given: Any = {**sent, "headers": headers, "params": _given(params), "timeout": wait}
         try:
-            with self._http.stream("GET", path, headers=headers, params=_given(params), timeout=wait) as response:
+            with self._http.stream(method, path, **given) as response:
                 if response.is_error:
                     response.read()
                 yield self._checked(response)

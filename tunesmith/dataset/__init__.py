@@ -1,1 +1,1 @@
-"""The performance dataset: which workloads are labelled, and how many programs of each."""
+"""The performance dataset: records as files, which workloads are labelled, and how many programs of each."""

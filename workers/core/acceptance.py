@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -11,11 +10,11 @@ from db import clock
 from db.models import Batch, Device, EnrolledWorker, Evaluation, Job, WorkloadRow
 from db.queries import by_key, devices, sketches, work_parts
 from db.queries import tasks as task_rows
-from tunesmith.arithmetic import NARROW
+from tunesmith.dataset.judge import narrow_values
 from tunesmith.measuring import claims
 from tunesmith.measuring.claims import ModelWork, Reason, Refused, Work
 from tunesmith.messages import BatchReport, Calibration, DeviceReport, EvaluationReport, WireResult
-from tunesmith.types import Candidate, TensorSpec, Values
+from tunesmith.types import Candidate, TensorSpec
 from workers.core.intake import Claim
 
 
@@ -129,14 +128,7 @@ def _serves(claim: Claim[Any], device_class: str) -> None:
 
 def arguments(workload: WorkloadRow, precision: str) -> list[TensorSpec]:
     """The arguments; what a job of a precision stores in its way are the bits of a narrow type."""
-    return [TensorSpec(dtype, tuple(shape), values=_values(precision, dtype)) for dtype, shape in workload.args]
-
-
-def _values(precision: str, dtype: str) -> Values | None:
-    narrow = NARROW.get(precision)
-    if narrow is None or dtype != narrow.storage:
-        return None
-    return Values(-math.inf, math.inf, bits_of=narrow.numbers)
+    return [TensorSpec(dtype, tuple(shape), values=narrow_values(precision, dtype)) for dtype, shape in workload.args]
 
 
 def _target(session: Session, row: Batch | Evaluation) -> tuple[str, int]:

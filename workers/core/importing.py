@@ -96,12 +96,12 @@ class Importing:
                 if upload.path is not None:
                     shutil.copyfile(upload.path, box.folder / MODEL)
                 wanted = (upload.source, upload.operator, dict(upload.shapes), upload.preparation)
-                note = claims.note(self._ask(box, "prepare", *wanted))
+                note = claims.note(self.ask(box, "prepare", *wanted))
                 module = _store(box, MODULE, MODULE_BYTES, blobs)
                 params = _store(box, PARAMS, self._limits().file_bytes, blobs)
-            with self._of(torch=False).open(self._limits()) as box:  # one that never saw the user's file
+            with self.open_box() as box:  # one that never saw the user's file
                 shutil.copyfile(blobs.path(module), box.folder / MODULE)
-                split = claims.split(self._ask(box, "split"))
+                split = claims.split(self.ask(box, "split"))
                 if upload.preparation.precision == INT8:
                     log.info("%.1f %% of the model's operations are in kernels of bytes", 100 * split.share(QUADS))
                 return Imported(module, params, split.specs(), _tasks(box, split, blobs), split.params_size, note)
@@ -120,7 +120,11 @@ class Importing:
         with self._of(torch=upload.source == "pt2").open(self._limits()) as box:
             shutil.copyfile(upload.path, box.folder / MODEL)
             wanted = (upload.source, dict(upload.shapes), list(preparations), tolerance)
-            return claims.precisions(self._ask(box, "try_precisions", *wanted))
+            return claims.precisions(self.ask(box, "try_precisions", *wanted))
+
+    def open_box(self) -> Box:
+        """A box of an importer that has seen no user's file, for use in ``with``."""
+        return self._of(torch=False).open(self._limits())
 
     def _of(self, torch: bool) -> Boxes:
         if torch not in self._boxes:
@@ -133,7 +137,8 @@ class Importing:
         memory = allowance(self._settings.import_memory_share)
         return Limits(memory=memory, cpu_seconds=math.ceil(self._settings.import_cpu_seconds))
 
-    def _ask(self, box: Box, method: str, *arguments: Any) -> Any:
+    def ask(self, box: Box, method: str, *arguments: Any) -> Any:
+        """What the box answers. Raises ModelRejected at the limits of an import, ImportLost."""
         limit = self._settings.import_seconds
         try:
             return box.call(method, *arguments, timeout=limit)

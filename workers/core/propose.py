@@ -213,9 +213,10 @@ def _restored(subject: RoundSubject, space: TraceSpace) -> tuple[Searcher, int]:
 
 
 def _seeds(session: Session, subject: RoundSubject, space: TraceSpace) -> list[Measurement]:
-    """What other jobs measured of this workload on this target, fastest first."""
+    """What other jobs measured of this workload on this target, fastest first, and what imports claim of it."""
+    claims = records.Claims(subject.options.precision, devices.makes(session, subject.device_class))
     rows = records.best_elsewhere(
-        session, subject.workload, subject.target_hash, subject.sketches, subject.job_id, SEEDS, subject.cache
+        session, subject.workload, subject.target_hash, subject.sketches, subject.job_id, SEEDS, subject.cache, claims
     )
     found = [records.measurement(row) for row in rows]
     known = space.space.known([m.candidate for m in found])

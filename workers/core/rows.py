@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from db.models import CostModelRow, Job, Model, Round
-from tunesmith.messages import IngestModel, Message, PrepareJob, ProposeRound, TrainCostModel
+from db.models import CostModelRow, Job, Model, RecordImport, Round
+from tunesmith.messages import ImportRecords, IngestModel, Message, PrepareJob, ProposeRound, TrainCostModel
 
 
 def row_of(message: Message) -> tuple[Any, str | int]:
@@ -13,6 +13,8 @@ def row_of(message: Message) -> tuple[Any, str | int]:
     match message:
         case IngestModel():
             return Model, message.model_id
+        case ImportRecords():
+            return RecordImport, message.import_id
         case PrepareJob():
             return Job, message.job_id
         case ProposeRound():

@@ -18,6 +18,7 @@ from tunesmith.messages import (
     BatchReport,
     DeviceReport,
     EvaluationReport,
+    ImportRecords,
     IngestModel,
     Message,
     PrepareJob,
@@ -46,6 +47,7 @@ class CoreTask(NamedTuple):
 
 CORE_TASKS = (
     CoreTask(IngestModel, INGEST, "workers.core.ingest", "import_model", 1800),
+    CoreTask(ImportRecords, INGEST, "workers.core.import_records", "import_records", 1800),
     CoreTask(PrepareJob, INGEST, "workers.core.prepare", "prepare_job", 1800),
     CoreTask(ProposeRound, SEARCH, "workers.core.propose", "propose_round", 300),
     CoreTask(TrainCostModel, TRAIN, "workers.core.train", "train_cost_model", 600),
@@ -55,7 +57,7 @@ CORE_TASKS = (
 )
 
 
-LEASED = (IngestModel, PrepareJob, ProposeRound, TrainCostModel)
+LEASED = (IngestModel, ImportRecords, PrepareJob, ProposeRound, TrainCostModel)
 """Messages about a row that a worker claims."""
 
 
@@ -139,7 +141,7 @@ def perform(task: CoreTask, context: Any, message: Message) -> None:
 
 
 def _use_up_attempt(
-    context: Any, message: IngestModel | PrepareJob | ProposeRound | TrainCostModel, error: Exception
+    context: Any, message: IngestModel | ImportRecords | PrepareJob | ProposeRound | TrainCostModel, error: Exception
 ) -> None:
     from workers.core.leased import Lease, run_leased
     from workers.core.rows import row_of

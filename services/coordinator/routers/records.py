@@ -5,23 +5,27 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
+from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
 from db.models import WorkloadRow
 from db.queries import by_key, champions, dataset
 from db.queries.dataset import Group, RecordFilter, RecordPart
 from db.queries.jobs import owner_of
+from services.coordinator import exports
 from services.coordinator.auth import Caller, InCaller
 from services.coordinator.context import InContext
 from services.coordinator.cursors import Limit, PlaceCursor, decode_number, decode_time, encode_place
-from services.coordinator.record_query import FAMILY, TARGET, RecordPage
+from services.coordinator.record_query import FAMILY, TARGET, RecordExport, RecordPage, RecordQuery
 from tunesmith.answers.base import Page
 from tunesmith.answers.models import TensorBody
 from tunesmith.answers.records import RecordBody, TargetBest, WorkloadBody, WorkloadDetail, WorkloadGroup
+from tunesmith.dataset.manifest import Summary
 from tunesmith.errors import InvalidInput, NotFound
 from tunesmith.types import CacheState
 
 router = APIRouter(prefix="/v1", tags=["dataset"])
+PARQUET = "application/vnd.apache.parquet"
 
 
 @router.get("/records")
@@ -36,10 +40,40 @@ def list_records(context: InContext, caller: InCaller, query: Annotated[RecordPa
     wanted, limit = query.wanted(), query.limit
     with context.reading() as session:
         found = []
-        if wanted.job is None or caller.sees(owner_of(session, wanted.job)):
+        if _visible(session, caller, wanted):
             found = _page(session, wanted, query.sort, query.cursor, limit + 1)
     more = str(found[limit - 1].record.id) if len(found) > limit else None
     return Page(items=[_record(part, caller) for part in found[:limit]], next_cursor=more)
+
+
+@router.get("/records/stats")
+def records_stats(context: InContext, caller: InCaller, query: Annotated[RecordQuery, Query()]) -> Summary:
+    """Counts of records by operator, target, processor, precision and failure. Reads every record that is meant."""
+    wanted = query.wanted(revoked=False)
+    with context.reading() as session:
+        if not _visible(session, caller, wanted):
+            return Summary()
+        return dataset.summary(session, wanted)
+
+
+@router.post(
+    "/records/export",
+    response_class=StreamingResponse,
+    responses={200: {"content": {PARQUET: {}}, "description": "A dataset file, as it is made."}},
+)
+def export_records(context: InContext, caller: InCaller, request: RecordExport) -> StreamingResponse:
+    """Records of all jobs as a dataset file (Parquet), with all that rebuilds their schedules."""
+    wanted = request.wanted(revoked=False)
+    with context.reading() as session:
+        if not _visible(session, caller, wanted):
+            raise NotFound(f"there is no job {wanted.job}", field="job", value=wanted.job)
+    headers = {"Content-Disposition": 'attachment; filename="records.parquet"'}
+    return StreamingResponse(exports.parquet(context, wanted, request.licence), media_type=PARQUET, headers=headers)
+
+
+def _visible(session: Session, caller: Caller, wanted: RecordFilter) -> bool:
+    """False where records of another user's job are meant."""
+    return wanted.job is None or caller.sees(owner_of(session, wanted.job))
 
 
 def _page(session: Session, wanted: RecordFilter, sort: str, cursor: str | None, limit: int) -> list[RecordPart]:

@@ -52,6 +52,8 @@ def example(method: str, path: str, it: Owned) -> Call:
         ("POST", "/v1/jobs/{job_id}/pause"): Call(),
         ("POST", "/v1/jobs/{job_id}/resume"): Call(),
         ("DELETE", "/v1/jobs/{job_id}"): Call(204, path={"job_id": it.finished}),
+        ("POST", "/v1/records/export"): Call(json={"family": "matmul"}),
+        ("POST", "/v1/records/import"): Call(202, files={"file": ("r.parquet", f"rows of {it.marks}".encode())}),
         ("POST", "/v1/keys"): Call(201, json={"owner": "somebody", "scopes": ["viewer"]}),
         ("DELETE", "/v1/keys/{key_id}"): Call(404, path={"key_id": "nobody"}),
         ("POST", "/v1/workers"): Call(201, json={"name": "w", "public_key": Signer.fresh().public_key}),
@@ -98,7 +100,14 @@ def refused(api: Api) -> list[Headers]:
 def send(api: Api, method: str, path: str, it: Owned, headers: Headers) -> tuple[Any, int]:
     """The answer, and the status that a permitted owner gets."""
     call = example(method, path, it)
-    known = {"model_id": it.model, "job_id": it.job, "key": it.cost_model, "workload": WORKLOAD, **(call.path or {})}
+    known = {
+        "model_id": it.model,
+        "job_id": it.job,
+        "key": it.cost_model,
+        "import_id": it.record_import,
+        "workload": WORKLOAD,
+        **(call.path or {}),
+    }
     url = re.sub(r"\{(\w+)\}", lambda part: known[part[1]], path)
     answer = api.client.request(method, url, json=call.json, params=call.query, files=call.files, headers=headers)
     return answer, call.status

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.parallel
 KEY = "an-admin-key-of-some-length"
 REFUSED_BY_MEANING = ["2xx", "3xx", "401", "403", "404", "409", "422", "429"]
 """Where no schema can say what is valid: an operator's shapes must fit each other, a target's options their kind, a
-budget must be left with a limit, and an order by latency needs a workload."""
+budget must be left with a limit, and an order by latency needs a workload,
+and a job must be the caller's."""
 
 
 def configuration(key: str | None, parameters: dict[str, str]) -> SchemathesisConfig:
@@ -41,7 +42,8 @@ def configuration(key: str | None, parameters: dict[str, str]) -> SchemathesisCo
                 {"include-method": "POST", "include-path": path, **by_meaning} for path in ("/v1/jobs", "/v1/models")
             ]
             + [{"include-method": "PATCH", "include-path": "/v1/jobs/{job_id}", **by_meaning}]
-            + [{"include-method": "GET", "include-path": "/v1/records", **by_meaning}],
+            + [{"include-method": "GET", "include-path": "/v1/records", **by_meaning}]
+            + [{"include-method": "POST", "include-path": "/v1/records/export", **by_meaning}],
         }
     )
 

@@ -131,4 +131,9 @@ def test_workloads_are_those_with_records(sessions: Sessions) -> None:
             ("llvm-pi-4", "bf16", 1, 0),
             ("llvm-pi-4", "float32", 1, 1),
         ]
+        counted = dataset.summary(session, RecordFilter(family="conv2d", revoked=False))
+        assert (counted.records, counted.failed, counted.simulated) == (6, 2, 2)
+        assert counted.targets == {"llvm-x-2": 3, "llvm-pi-4": 3}
+        assert (counted.processors, counted.builds) == ({"A": 2, "B": 4}, {"0.27.0": 4})
+        assert (counted.failures, counted.first) == ({"timeout": 2}, START + dt.timedelta(minutes=6))
         assert (dataset.has_records(session, "w2"), dataset.has_records(session, "w3")) == (True, False)

@@ -352,25 +352,3 @@ def test_help_lists_every_command(capsys):
 def test_connect_uses_the_default_address():
     with options.connect(None, None) as client:
         assert client.url == "http://127.0.0.1:8700"
-
-
-def test_records_and_workloads_are_listed(run, server):
-    row = {"id": 7, "workload": "123", "family": "conv2d", "target": "t", "device_class": "llvm-x-2", "processor": "A"}
-    row |= {"build": "0.27.0", "precision": "bf16", "cache": "warm", "simulated": False, "sketch": None, "job": None}
-    row |= {"decisions": [], "samples": [0.002], "latency": 0.002, "failure": None, "revoked": False}
-    server["GET /v1/records"] = {"items": [row | {"created_at": "2026-01-01T00:00:00Z"}], "next_cursor": "7"}
-    _, shown, said = run("records", "list", "--family", "conv2d", "--no-simulated", "--since", "2026-01-01")
-    assert "2 ms" in shown, said
-    asked = next(request for request in server["seen"] if request.url.path == "/v1/records")
-    wanted = {"family": "conv2d", "simulated": "false", "since": "2026-01-01T00:00:00", "sort": "-id", "limit": "50"}
-    assert dict(asked.url.params) == wanted
-    about = {"hash": "123", "name": "fused_conv2d", "family": "conv2d", "flops": 2e9, "records": 3, "failures": 1}
-    about |= {"args": [{"name": "", "dtype": "float32", "shape": [1, 8]}], "created_at": "2026-01-01T00:00:00Z"}
-    server["GET /v1/workloads"] = {"items": [about], "next_cursor": None}
-    assert "fused_conv2d" in run("workloads", "list", "conv")[1]
-    group = {"target": "t", "device_class": "llvm-x-2", "precision": "bf16", "records": 3, "failures": 1}
-    best = {"target": "t", "device_class": "llvm-x-2", "cache": "warm", "latency": 0.002}
-    server["GET /v1/workloads/123"] = about | {"groups": [group], "best": [best]}
-    shown = run("workloads", "show", "123")[1]
-    assert "llvm-x-2 bf16: 3, 1 failed" in shown
-    assert "llvm-x-2: 2 ms (warm)" in shown

@@ -19,6 +19,7 @@ SCHEMAS = {
     3: "62df7fd602c9e00b",
     4: "ff37f553b124d82d",
     5: "e8d600e9c137cd08",
+    6: "cc34af11fc22b332",
 }
 """Hash of all schemas by version. A change of a message needs a new version and a new line here; lines of versions that
 were released never change."""

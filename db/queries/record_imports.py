@@ -1,0 +1,67 @@
+"""Imports of records, and what of their rows is there."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection, Sequence
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db.models import Device, Record, RecordImport, SketchRow, TargetRow, WorkloadRow
+from db.queries import devices
+from tunesmith.messages import Calibration
+from tunesmith.types import Origin
+
+
+def page(
+    session: Session, *, owner: str | None, before: tuple[dt.datetime, str] | None, limit: int
+) -> Sequence[RecordImport]:
+    """Imports, newest first; with ``owner`` only those that it sent."""
+    row = RecordImport
+    query = sa.select(row).order_by(row.created_at.desc(), row.id.desc()).limit(limit)
+    if owner is not None:
+        query = query.where(row.owner == owner)
+    if before is not None:
+        query = query.where(sa.tuple_(row.created_at, row.id) < before)
+    return session.scalars(query).all()
+
+
+def known_contents(session: Session, contents: Collection[str]) -> set[str]:
+    """Which of some records are there, measured or imported, by the hashes of their contents."""
+    return set(session.scalars(sa.select(Record.content).where(Record.content.in_(contents))))
+
+
+def added(session: Session, import_id: str) -> tuple[int, int]:
+    """How many records an import brought, and how many of them are failures."""
+    query = sa.select(sa.func.count(), sa.func.count(Record.failure)).where(
+        Record.origin == sa.literal_column(f"'{Origin.IMPORTED.value}'"), Record.import_id == import_id
+    )
+    total, failed = session.execute(query).one()
+    return total, failed
+
+
+def known_targets(session: Session, hashes: Collection[str]) -> set[str]:
+    """Which targets are there."""
+    return set(session.scalars(sa.select(TargetRow.hash).where(TargetRow.hash.in_(hashes))))
+
+
+def known_sketches(session: Session, hashes: Collection[str]) -> dict[str, SketchRow]:
+    """The sketches that are there, by hash."""
+    return {row.hash: row for row in session.scalars(sa.select(SketchRow).where(SketchRow.hash.in_(hashes)))}
+
+
+def known_workloads(session: Session, hashes: Collection[str]) -> dict[str, WorkloadRow]:
+    """The workloads that are there, by hash."""
+    return {row.hash: row for row in session.scalars(sa.select(WorkloadRow).where(WorkloadRow.hash.in_(hashes)))}
+
+
+def calibrations(session: Session) -> dict[tuple[str, str], Calibration]:
+    """What calibration found of this service's devices, by device class and processor."""
+    found: dict[tuple[str, str], Calibration] = {}
+    for device in session.scalars(sa.select(Device).where(~Device.simulated).order_by(Device.seen_at)):
+        for device_class in device.calibrations:
+            known = devices.calibration_of(device, device_class)
+            if known is not None:
+                found[device_class, str(device.environment.get("cpu", ""))] = known
+    return found
