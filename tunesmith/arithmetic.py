@@ -22,6 +22,7 @@ class NarrowType:
         bytes: bytes of an element.
         speed: multiply-adds of the CPU's instruction for them, for each one of float32.
         features: LLVM's names of what brings that instruction, by the bytes of a register; one of them is enough.
+        products: how the names of families of their products end.
         otherwise: how a CPU without it computes.
         rounded: float32 is rounded to them. Else a quantised model has them, which other runtimes compute alike.
     """
@@ -31,6 +32,7 @@ class NarrowType:
     bytes: int
     speed: float
     features: Mapping[int, tuple[str, ...]]
+    products: str
     otherwise: str
     rounded: bool
 
@@ -38,10 +40,17 @@ class NarrowType:
 NARROW: Final[Mapping[str, NarrowType]] = MappingProxyType(
     {
         BF16: NarrowType(
-            "bfloat16", "uint16", 2, 2.0, {64: ("avx512bf16",)}, "float32 on 16-bit storage", rounded=True
+            "bfloat16", "uint16", 2, 2.0, {64: ("avx512bf16",)}, "_pairs", "float32 on 16-bit storage", rounded=True
         ),
         INT8: NarrowType(
-            "int8", "int8", 1, 4.0, {64: ("avx512vnni",), 32: ("avxvnni",)}, "products of 16 or 32 bits", rounded=False
+            "int8",
+            "int8",
+            1,
+            4.0,
+            {64: ("avx512vnni",), 32: ("avxvnni",)},
+            "_quads",
+            "products of 16 or 32 bits",
+            rounded=False,
         ),
     }
 )

@@ -89,7 +89,8 @@ class Values:
 
     Attributes:
         special: NaN and infinity have a defined effect, too.
-        bits_of: type whose bits the whole numbers are, such as ``bfloat16``; empty where they are numbers.
+        bits_of: type whose bits the whole numbers are, such as ``bfloat16``, or ``int8`` for weights of a product of
+            bytes; empty where they are mere numbers.
     """
 
     low: float

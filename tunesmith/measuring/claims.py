@@ -203,7 +203,10 @@ def _decision(value: Any) -> Decision:
 
 @dataclass(frozen=True)
 class ModelWork:
-    """What an evaluation is held against: FLOPs of one run of the model at least, and how many tasks it has."""
+    """What an evaluation is held against: what one run of the model computes at least, and how many tasks it has.
+
+    ``flops``: FLOPs of float32 that take as long; those of faster types are fewer.
+    """
 
     flops: float
     tasks: int

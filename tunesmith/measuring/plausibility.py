@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from tunesmith.arithmetic import NARROW, precision_of
 from tunesmith.messages import Calibration
+from tunesmith.names import INT8
 from tunesmith.types import TensorSpec
 
 MARGIN = 2.0
@@ -27,8 +28,8 @@ SPEED: Mapping[str, float] = {
     "int16": 4.0,
     "uint16": 4.0,
 }
-"""Peak of an element type over float32's, with a matrix unit (AMX, SME) where one exists for it. Tensors that hold the
-bits of a narrow type have the peak that was measured instead."""
+"""Peak of an element type over float32's, with a matrix unit (AMX, SME) where one exists for it. Tensors that hold
+operands of a narrow type have the peak that was measured instead."""
 NARROW_SPEED = 32.0
 """The same for types of eight bits and fewer."""
 BYTES: Mapping[str, int] = {"64": 8, "32": 4, "16": 2}
@@ -56,7 +57,8 @@ def impossible(
 
     A time must be positive and finite; with a calibration, the median must leave time for ``flops`` at ``MARGIN``
     times the peak of the fastest element type among ``args``, and for storing the output, their last. Bits of a narrow
-    type are as fast as the calibration found its instruction, and no faster than float32 where there is none.
+    type, and bytes next to weights of a product of bytes, are as fast as the calibration found its instruction, and no
+    faster than float32 where there is none.
     Redundant operations that a compiler may leave out count as well, which is one more reason for the margin.
 
     Args:
@@ -71,7 +73,7 @@ def impossible(
         return None
     latency = statistics.median(samples)
     peak = MARGIN * calibration.peak_flops / min(1.0, calibration.drift)
-    speed = max((_speed(spec, calibration) for spec in args), default=1.0)
+    speed = peak_ratio(args, calibration)
     if flops > latency * peak * speed:
         return (
             f"{latency:.3g} s for {flops:.4g} FLOP are {flops / latency / 1e9:.4g} GFLOP/s; the device does at most "
@@ -85,6 +87,11 @@ def impossible(
             f"store at most {peak * BYTES_PER_FLOP / 1e9:.4g}"
         )
     return None
+
+
+def peak_ratio(args: Sequence[TensorSpec], calibration: Calibration) -> float:
+    """Peak of the fastest element type among a program's arguments over float32's."""
+    return max((_speed(spec, args, calibration) for spec in args), default=1.0)
 
 
 def fastest_device(kind: str, cores: int) -> Calibration:
@@ -155,18 +162,33 @@ def told_latency(latest: float, reference: float) -> float:
     return min(max(latest, 1.01 * low * reference), high * reference)
 
 
-def _speed(spec: TensorSpec, calibration: Calibration) -> float:
-    """Peak of a tensor's type over float32's."""
-    if spec.meaning == spec.dtype:
+def _speed(spec: TensorSpec, args: Sequence[TensorSpec], calibration: Calibration) -> float:
+    """Peak of a tensor's type over float32's; ``args`` are all arguments of its program."""
+    narrow = _operands(spec)
+    if not narrow and _bytes_of(spec) == 1:  # codes are not marked: other operators have them, too
+        narrow = next((found for found in map(_operands, args) if found == INT8), "")
+    if not narrow:
         return SPEED.get(spec.dtype, NARROW_SPEED)
-    return max(1.0, calibration.narrow_flops.get(precision_of(spec.meaning), 0.0) / calibration.peak_flops)
+    return max(1.0, calibration.narrow_flops.get(precision_of(narrow), 0.0) / calibration.peak_flops)
+
+
+def _operands(spec: TensorSpec) -> str:
+    """The narrow type whose operands of a product a tensor holds, as far as that is known."""
+    return spec.values.bits_of if spec.values is not None else ""
 
 
 def _fastest(args: Sequence[TensorSpec], calibration: Calibration) -> str:
-    return max(args, key=lambda spec: _speed(spec, calibration)).meaning if args else "float32"
+    if not args:
+        return "float32"
+    fastest = max(args, key=lambda spec: _speed(spec, args, calibration))
+    return "int8" if any(_operands(spec) == INT8 for spec in args) and _bytes_of(fastest) == 1 else fastest.meaning
 
 
 def _bytes(spec: TensorSpec) -> int:
     """Bytes of a tensor; at least one for each element."""
-    width = next((size for bits, size in BYTES.items() if spec.dtype.endswith(bits)), 1)
-    return width * math.prod(spec.shape)
+    return _bytes_of(spec) * math.prod(spec.shape)
+
+
+def _bytes_of(spec: TensorSpec) -> int:
+    """Bytes of an element; at least one."""
+    return next((size for bits, size in BYTES.items() if spec.dtype.endswith(bits)), 1)

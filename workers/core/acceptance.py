@@ -10,9 +10,11 @@ from db import clock
 from db.models import Batch, Device, EnrolledWorker, Evaluation, Job, WorkloadRow
 from db.queries import by_key, devices, sketches, work_parts
 from db.queries import tasks as task_rows
+from tunesmith.arithmetic import NARROW
 from tunesmith.dataset.judge import narrow_values
 from tunesmith.measuring import claims
 from tunesmith.measuring.claims import ModelWork, Reason, Refused, Work
+from tunesmith.measuring.plausibility import fastest_device, peak_ratio
 from tunesmith.messages import BatchReport, Calibration, DeviceReport, EvaluationReport, WireResult
 from tunesmith.types import Candidate, TensorSpec
 from workers.core.intake import Claim
@@ -72,7 +74,11 @@ def evaluation(session: Session, row: Evaluation, claim: Claim[EvaluationReport]
     # Where one task may replace another, neither need have run.
     optional = {task.alternative_of for task in tasks if task.alternative_of is not None}
     sure = [t for t in tasks if t.alternative_of is None and t.workload_hash not in optional]
-    flops = sum(task.weight * task.flops for task in sure)
+    precision, limit = by_key.existing(session, Job, row.job_id).precision, calibration or fastest_device(kind, cores)
+    known = {each.hash: each for each in task_rows.workloads(session, row.job_id, [t.workload_hash for t in sure])}
+    flops = sum(
+        task.weight * task.flops / peak_ratio(arguments(known[task.workload_hash], precision), limit) for task in sure
+    )
     claims.check_evaluation(claim.report, ModelWork(flops, len(tasks), kind, cores, calibration))
 
 
@@ -127,8 +133,14 @@ def _serves(claim: Claim[Any], device_class: str) -> None:
 
 
 def arguments(workload: WorkloadRow, precision: str) -> list[TensorSpec]:
-    """The arguments; what a job of a precision stores in its way are the bits of a narrow type."""
-    return [TensorSpec(dtype, tuple(shape), values=narrow_values(precision, dtype)) for dtype, shape in workload.args]
+    """The arguments; what a job of a precision stores in its way are operands of a narrow type."""
+    narrow = NARROW.get(precision)
+    # In other families of a quantised model bytes are moved, or read and written by what computes in float32.
+    wide = narrow is not None and not narrow.rounded and not workload.family.endswith(narrow.products)
+    return [
+        TensorSpec(dtype, tuple(shape), values=None if wide else narrow_values(precision, dtype))
+        for dtype, shape in workload.args
+    ]
 
 
 def _target(session: Session, row: Batch | Evaluation) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from db.blobs import BlobStore
 from db.transactions.model_import import Imported, ImportedTask
+from tunesmith.arithmetic import NARROW
 from tunesmith.errors import ModelRejected
 from tunesmith.names import INT8
 from tunesmith.preparation import Preparation
@@ -28,8 +29,6 @@ from workers.tvm_backend.frontends.boxed_import import MODEL, MODULE, PARAMS, ta
 
 log = logging.getLogger("tunesmith.import")
 
-QUADS = "_quads"
-"""How the families of products of bytes end."""
 IMPORTER = "workers.tvm_backend.run.precisions:Importer"
 LOAD_SECONDS = 120.0
 MODULE_BYTES = 1 << 30
@@ -103,7 +102,10 @@ class Importing:
                 shutil.copyfile(blobs.path(module), box.folder / MODULE)
                 split = claims.split(self.ask(box, "split"))
                 if upload.preparation.precision == INT8:
-                    log.info("%.1f %% of the model's operations are in kernels of bytes", 100 * split.share(QUADS))
+                    log.info(
+                        "%.1f %% of the model's operations are in kernels of bytes",
+                        100 * split.share(NARROW[INT8].products),
+                    )
                 return Imported(module, params, split.specs(), _tasks(box, split, blobs), split.params_size, note)
         except BadOutput as error:
             raise ModelRejected(f"the import gave an invalid result: {error}", field="file") from error

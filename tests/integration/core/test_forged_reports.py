@@ -330,27 +330,23 @@ def test_what_a_worker_reported_can_be_revoked_with_what_inherited_it(context: C
         assert bests == [None, None]
 
 
+def evaluate(context: Context, tuned: float) -> None:
+    """Report the check of the job's model."""
+    body = {"evaluation_id": 1, "attempt": 1, "worker": "w", "ticket": handed(context, kind=Evaluation)}
+    report = EvaluationReport(**body, untuned_samples=[1.0], tuned_samples=[tuned], applied=1, final=True)
+    deliver(context, EvaluationReport, report.model_dump(mode="json"))
+
+
 def test_an_evaluation_faster_than_the_device(context: Context) -> None:
     with context.sessions.begin() as session:
         job = session.get_one(core_flow.Job, "j1")
         transition(session, job, JobState.FINISHING)
         session.add(Evaluation(job_id="j1", device_class="llvm-x-2"))
-    report = EvaluationReport(
-        evaluation_id=1,
-        attempt=1,
-        worker="w",
-        ticket=handed(context, kind=Evaluation),
-        untuned_samples=[1.0],
-        tuned_samples=[1e-8],
-        applied=1,
-        final=True,
-    )
-    deliver(context, EvaluationReport, report.model_dump(mode="json"))
+    evaluate(context, 1e-8)
     assert reasons(context) == ["implausible"]
     with context.readers() as session:
         assert session.get_one(Evaluation, 1).state is WorkState.QUEUED
-    honest = report.model_copy(update={"tuned_samples": [0.1]})
-    deliver(context, EvaluationReport, honest.model_dump(mode="json"))
+    evaluate(context, 0.1)
     with context.readers() as session:
         assert session.get_one(core_flow.Job, "j1").state is JobState.SUCCEEDED
 
@@ -363,7 +359,34 @@ def test_a_flood_of_refusals_does_not_fill_the_event_log(context: Context) -> No
         assert fleet.refusals(session) == {"implausible": 3.0 * refusals.EVENTS}
 
 
-@pytest.mark.parametrize(("precision", "meaning"), [("bf16", "bfloat16"), ("float32", "uint16")])
-def test_bits_are_held_against_the_peak_of_their_type(precision: str, meaning: str) -> None:
-    row = WorkloadRow(args=[["uint16", [4]], ["float32", [4]]])
-    assert [spec.meaning for spec in acceptance.arguments(row, precision)] == [meaning, "float32"]
+@pytest.mark.parametrize(
+    ("precision", "family", "kind", "marked"),
+    [
+        ("bf16", "matmul_pairs", "uint16", "bfloat16"),
+        ("bf16", "max_pool2d", "uint16", "bfloat16"),
+        ("float32", "matmul", "uint16", ""),
+        ("int8", "matmul_quads", "int8", "int8"),
+        ("int8", "max_pool2d", "int8", ""),
+    ],
+)
+def test_narrow_operands_are_held_against_the_peak_of_their_type(
+    precision: str, family: str, kind: str, marked: str
+) -> None:
+    row = WorkloadRow(args=[[kind, [4]], ["float32", [4]]], family=family)
+    narrow, wide = acceptance.arguments(row, precision)
+    assert (narrow.values.bits_of if narrow.values else "", wide.values) == (marked, None)
+
+
+@pytest.mark.parametrize(("precision", "believed"), [("int8", True), ("float32", False)])
+def test_a_model_of_bytes_may_be_as_fast_as_their_instruction(context: Context, precision: str, believed: bool) -> None:
+    """Five times float32's peak, of four times that the instruction has and a margin of two."""
+    narrow = CALIBRATION.model_copy(update={"narrow_flops": {"int8": 4e10}})
+    deliver(context, DeviceReport, device_report(calibration=narrow.model_dump(mode="json"), calibrated="llvm-x-2"))
+    with context.sessions.begin() as session:
+        job, workload = session.get_one(core_flow.Job, "j1"), session.get_one(WorkloadRow, "w1")
+        job.precision, workload.family = precision, "matmul_quads" if precision == "int8" else "matmul"
+        workload.args = [["uint8", [4]], ["int8", [4]], ["uint8", [4]]] if precision == "int8" else [["float32", [4]]]
+        transition(session, job, JobState.FINISHING)
+        session.add(Evaluation(job_id="j1", device_class="llvm-x-2"))
+    evaluate(context, 1e6 / 5e10)
+    assert reasons(context) == ([] if believed else ["implausible"])

@@ -76,6 +76,18 @@ def test_bits_are_as_fast_as_their_instruction_and_as_float32_without_one() -> N
     assert "bfloat16" in check(outcome(FLOPS / (PEAK * 5)), FLOPS, (bits, bits, SQUARE), fast).message
 
 
+def test_a_product_of_bytes_is_as_fast_as_its_instruction() -> None:
+    codes = TensorSpec("uint8", (8, 4, 4), values=Values(0, 255))
+    weights = TensorSpec("int8", (2, 4, 16, 4), values=Values(-127, 127, bits_of="int8"))
+    product = (codes, weights, TensorSpec("int32", (32,)), TensorSpec("float32", ()), codes)
+    fast = CALIBRATION.model_copy(update={"narrow_flops": {"int8": 4 * PEAK}})
+    for share, calibration, refused in ((7.6, fast, False), (8.4, fast, True), (2.2, CALIBRATION, True)):
+        found = check(outcome(FLOPS / (PEAK * share)), FLOPS, product, calibration)
+        assert (found.failure is FailureKind.IMPLAUSIBLE) == refused
+    assert "for int8)" in check(outcome(FLOPS / (PEAK * 9)), FLOPS, product, fast).message
+    assert check(outcome(FLOPS / (PEAK * 9)), FLOPS, (codes, codes), fast).failure is None, "they are only moved"
+
+
 def test_a_kernel_that_does_nothing_cannot_have_stored_its_output() -> None:
     """A copy has no arithmetic to count."""
     found = check(outcome(1e-7, 1e-7), 0.0, (SQUARE, SQUARE), CALIBRATION)

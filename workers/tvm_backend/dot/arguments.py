@@ -17,7 +17,7 @@ from workers.tvm_backend.dot.bits import BITS, widened_load
 from workers.tvm_backend.dot.codes import CODES, WEIGHTS
 
 BITS_OF_ONES = Values(-1.0, 1.0, bits_of="bfloat16")
-ALL_CODES, ALL_WEIGHTS = Values(0, 255), Values(-127, 127)
+ALL_CODES, ALL_WEIGHTS = Values(0, 255), Values(-127, 127, bits_of=WEIGHTS)
 SCALES = Values(0.5, 1.0)
 """For scales, inverses and zeros: numbers of some tens become codes of some tens, and the other way round."""
 USUAL_PRODUCT = 148 * 73
