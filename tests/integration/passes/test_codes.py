@@ -122,6 +122,21 @@ def test_products_quantised_by_computed_scales_are_exact(tmp_path: Path) -> None
     np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6 * np.abs(theirs).max())
 
 
+def test_convolutions_quantised_by_computed_scales_are_exact(tmp_path: Path) -> None:
+    """Their borders are the code of a zero that each run computes."""
+    net = Net(1, 16, 9, 9)
+    y = net.op("Relu", net.conv("x", 32))
+    path = net.save(tmp_path / "net.onnx", net.conv(y, 16, 5))
+    symmetric = {"WeightSymmetric": True}
+    quantize_dynamic(path, tmp_path / "dynamic.onnx", weight_type=QuantType.QUInt8, extra_options=symmetric)
+    x = np.random.default_rng(3).standard_normal((1, 16, 9, 9), np.float32)
+    made = pipeline.prepare(import_model.import_model(tmp_path / "dynamic.onnx", "onnx"), INT8)
+    found = calls(made.module)
+    assert sum(count for name, count in found.items() if "conv2d_quads" in name) == 2, found
+    (ours,), (theirs,) = run_network(made, x), by_onnxruntime(tmp_path / "dynamic.onnx", x)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6 * np.abs(theirs).max())
+
+
 def test_what_is_not_quantised_is_refused(net: Path) -> None:
     with pytest.raises(PrecisionUnavailable, match=r"precision int8 is for quantised models, .*tunesmith quantize"):
         pipeline.prepare(import_model.import_model(net, "onnx"), INT8)

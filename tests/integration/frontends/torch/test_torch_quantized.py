@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from small_nets import Array, run_network
 from torch import Tensor
 
+from tunesmith.errors import UnsupportedOperator
 from tunesmith.preparation import PLAIN, Preparation
 from workers.tvm_backend import tir
 from workers.tvm_backend.frontends import import_model
@@ -156,6 +157,20 @@ def test_products_of_computed_scales_are_on_bytes(tmp_path: Path) -> None:
     assert program.count("matmul_quads") > 0
     assert "matmul_packed" not in program
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", ["0", "nan"])
+def test_a_scale_that_is_none_is_refused(tmp_path: Path, scale: str) -> None:
+    scales, zeros = torch.tensor([0.1, torch.nan, 0.1]), torch.zeros(3, dtype=torch.int64)
+
+    def by_channel(x: Tensor) -> Tensor:
+        given = scales * 2, zeros, 0, -128, 127, torch.int8
+        return OPS.dequantize_per_channel(OPS.quantize_per_channel(x, *given), *given)
+
+    wrong = Of([by_channel if scale == "nan" else lambda x: there_and_back(x, 0.0)])
+    torch.export.save(torch.export.export(wrong, (torch.zeros(3, 4),)), tmp_path / "m.pt2")
+    with pytest.raises(UnsupportedOperator, match=rf"which makes .* is not supported with a scale of {scale}; quant"):
+        import_model.import_model(tmp_path / "m.pt2", "pt2")
 
 
 def test_nothing_at_all_has_a_scale(tmp_path: Path) -> None:

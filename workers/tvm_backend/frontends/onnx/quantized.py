@@ -47,6 +47,8 @@ class _Writer:
             and all(dim.dim_value == 1 for dim in value.type.tensor_type.shape.dim)
         }
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
+        self.only_floats = _only_cast_to_float(graph)
+        self.in_floats: set[str] = set()
         self.ranks = {
             value.name: len(value.type.tensor_type.shape.dim)
             for value in (*graph.input, *graph.value_info)
@@ -190,8 +192,7 @@ def _whole_convolution(writer: _Writer, node: onnx.NodeProto) -> None:
     if zeros and not writer.is_single(zeros):
         zeros = writer.emit("Reshape", zeros, writer.constant(np.array([-1, *[1] * (_rank(writer, node, w) - 1)])))
     w = writer.whole(w, zeros)
-    sums = writer.emit("Conv", x, w, **_attributes(node))
-    writer.emit("Cast", sums, result=node.output[0], to=TensorProto.INT32)
+    _whole_result(writer, node, "Conv", x, w, **_attributes(node))
 
 
 def _whole_product(writer: _Writer, node: onnx.NodeProto) -> None:
@@ -199,8 +200,40 @@ def _whole_product(writer: _Writer, node: onnx.NodeProto) -> None:
     if zero in writer.constants and np.prod(writer.constants[zero].dims) > 1:
         writer.nodes.append(node)  # a zero point for each row: TVM's importer knows where it stands
         return
-    product = writer.emit("MatMul", writer.whole(a, zero), writer.whole(b, zeros))
-    writer.emit("Cast", product, result=node.output[0], to=TensorProto.INT32)
+    _whole_result(writer, node, "MatMul", writer.whole(a, zero), writer.whole(b, zeros))
+
+
+def _whole_result(writer: _Writer, node: onnx.NodeProto, operator: str, *inputs: str, **attrs: Any) -> None:
+    """Sums as whole numbers, unless the model makes float32 of them at once, which they are."""
+    if node.output[0] in writer.only_floats:
+        writer.in_floats.add(node.output[0])
+        writer.emit(operator, *inputs, result=node.output[0], **attrs)
+    else:
+        sums = writer.emit(operator, *inputs, **attrs)
+        writer.emit("Cast", sums, result=node.output[0], to=TensorProto.INT32)
+
+
+def _only_cast_to_float(graph: onnx.GraphProto) -> frozenset[str]:
+    """Values that are cast to float32, and nothing else."""
+    cast: set[str] = set()
+    others = {value.name for value in graph.output}
+    for node in graph.node:
+        to = next((attribute.i for attribute in node.attribute if attribute.name == "to"), 0)
+        (cast if node.op_type == "Cast" and to == TensorProto.FLOAT else others).update(node.input)
+        others.update(name for attribute in node.attribute for name in _outer(attribute))
+    return frozenset(cast - others)
+
+
+def _outer(attribute: onnx.AttributeProto) -> set[str]:
+    """Names that the graphs of a branch or a loop read."""
+    graphs = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+    return {name for graph in graphs for node in graph.node for name in (*node.input, *_outer_of(node))} | {
+        value.name for graph in graphs for value in graph.output
+    }
+
+
+def _outer_of(node: onnx.NodeProto) -> set[str]:
+    return {name for attribute in node.attribute for name in _outer(attribute)}
 
 
 def _product(writer: _Writer, node: onnx.NodeProto) -> None:
@@ -270,8 +303,13 @@ def in_floats(graph: onnx.GraphProto) -> None:
     for node in graph.node:
         if node.op_type in WRITTEN:
             WRITTEN[node.op_type](writer, node)
+        elif node.op_type == "Cast" and node.input[0] in writer.in_floats:
+            writer.emit("Identity", node.input[0], result=node.output[0])
         else:
             writer.nodes.append(node)
     nodes = list(writer.nodes)
+    kept = [value for value in graph.value_info if value.name not in writer.in_floats]
+    del graph.value_info[:]
+    graph.value_info.extend(kept)
     del graph.node[:]
     graph.node.extend(nodes)

@@ -42,7 +42,7 @@ def fold(program: Any) -> None:
     constant made of small ones.
     """
     torch = importlib.import_module("torch")
-    graph, values = program.graph_module.graph, _constants(program)
+    graph, values = program.graph_module.graph, constants_of(program)
     with torch.no_grad():
         found = _evaluated(graph, list(_ends(graph, frozenset(values))), values)
     for number, (node, value) in enumerate(found.items()):
@@ -56,7 +56,7 @@ def check_sizes(program: Any) -> None:
     Raises:
         ModelRejected: one is larger than any tensor may be, or a constant that unfolds to more than is accepted.
     """
-    unfolding, made = sizes.Unfolding(), dict.fromkeys(_constants(program), 0)
+    unfolding, made = sizes.Unfolding(), dict.fromkeys(constants_of(program), 0)
     for node in graph_inputs(program):
         held = [_count(node.name, unfolding, each, None) for each in _tensors(node)]
         if node in made:
@@ -86,7 +86,7 @@ def _count(name: str, unfolding: sizes.Unfolding, value: Any, source: int | None
     return sizes.check(what, shape, bits) if source is None else unfolding.add(what, shape, bits, source)
 
 
-def _constants(program: Any) -> dict[Any, Any]:
+def constants_of(program: Any) -> dict[Any, Any]:
     """Values of the placeholders that are no inputs."""
     held = {**program.constants, **program.state_dict}
     targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs}

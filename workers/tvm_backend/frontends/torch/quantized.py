@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from workers.tvm_backend.frontends.torch import resize
+from workers.tvm_backend.frontends import refusals
+from workers.tvm_backend.frontends.torch import constants, resize
 
 OPERATORS = "torch.ao.quantization.fx._decomposed"
 """The module that registers the operators, without which PyTorch cannot load a model that has them."""
@@ -30,6 +31,27 @@ def converters() -> Mapping[str, resize.Convert]:
         "choose_qparams.tensor": _chosen,
         "choose_qparams_symmetric.tensor": _chosen,
     }
+
+
+def check_scales(program: Any) -> None:
+    """Refuse to divide by what is no scale.
+
+    Raises:
+        UnsupportedOperator: a constant scale of a value that is quantised is 0 or not a number.
+    """
+    known = constants.constants_of(program)
+    for node in program.graph_module.graph.nodes:
+        if node.op != "call_function" or getattr(node.target, "__name__", "") not in QUANTISING:
+            continue
+        scale = node.args[1]
+        value = scale if isinstance(scale, float) else known.get(scale)
+        given: Any = [] if value is None else np.asarray(value, np.float64).reshape(-1)
+        wrong = [each for each in given if not abs(each) > 0]
+        if wrong:
+            with refusals.at(f"{node.target}, which makes {node.name!r},"):
+                raise refusals.unsupported(
+                    str(node.target), f"a scale of {wrong[0]:g}", "quantise the model with other calibration data"
+                )
 
 
 @dataclass(frozen=True)

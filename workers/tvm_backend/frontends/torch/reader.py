@@ -60,7 +60,9 @@ def _imported(program: Any, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     translator = importlib.import_module("tvm.relax.frontend.torch.exported_program_translator")
     own = {name: _placed(convert) for name, convert in operators.converters().items()}
     constants.check_sizes(program)
+    quantized.check_scales(program)
     constants.fold(program)
+    quantized.check_scales(program)  # those that it computed
     if complex.is_complex(program):
         program = complex.made_real(program)
         constants.fold(program)

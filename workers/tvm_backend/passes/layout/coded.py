@@ -126,10 +126,13 @@ MOVES = {
 
 def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.Expr | None:
     """A convolution of codes; None where its operands are on no grids. That of each channel by itself is in float32."""
-    data, options = call.args[0], (found.stride, found.padding, found.dilation)
+    shifted, options = values.grids.shifted.get(call.args[0]), (found.stride, found.padding, found.dilation)
+    data = call.args[0] if shifted is None else shifted.base
     codes = values.codes(data)
-    if codes is None:
+    if codes is None or not (shifted is None or (not found.depthwise and _has_code(values, shifted))):
         return None
+    computed = None if shifted is None else shifted.zero
+    zero = codes.zero if computed is None else _code_of(values, codes.grid, computed)
     if found.depthwise:
         weight = values.packed.of(call.args[1], packing.depthwise_weight)
         args = values.blocked_codes(data), weight, codes.scale, codes.zero, *options
@@ -146,9 +149,41 @@ def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.E
         source = values.blocked_codes(data) if blocked else values.emit(compute.to_blocked, codes.plain, QUAD)
         packed = packing.conv2d_quads(numbers, LANES if blocked else QUAD)
         function = byte_compute.conv2d_quads
-    sums = values.emit_product(function, source, fold_constants.to_constant(packed), codes.zero, *options)
-    folded = (packing.in_blocks(each) for each in _folded(codes.grid, numbers, scales))
-    return values.call(byte_compute.scaled_map, sums, *map(fold_constants.to_constant, folded))
+    sums = values.emit_product(function, source, fold_constants.to_constant(packed), zero, *options)
+    zeros, steps = (fold_constants.to_constant(packing.in_blocks(e)) for e in _folded(codes.grid, numbers, scales))
+    if computed is not None:
+        every = packing.in_blocks(numbers.reshape(len(numbers), -1).sum(axis=1, dtype=np.int32))
+        zeros = _added(values, zero, every)
+    return _times(values, values.call(byte_compute.scaled_map, sums, zeros, steps), shifted)
+
+
+def _has_code(values: Values, shifted: Shifted) -> bool:
+    """Whether a computed zero is one of the numbers that have codes: a border is made of it."""
+    if shifted.zero is None:
+        return True
+    base, zero = values.grids.get(shifted.base), values.grids.get(shifted.zero)
+    if base is None or zero is None or base.scale != 1 or zero.scale != 1:
+        return False
+    return base.low <= zero.low and zero.high <= base.high
+
+
+def _code_of(values: Values, grid: Grid, zero: relax.Expr) -> relax.Expr:
+    """The code of a computed zero, in float32."""
+    found = values.in_shape(zero, ())
+    return found if not grid.low else values.builder.emit(relax.op.subtract(found, relax.const(grid.low, "float32")))
+
+
+def _added(values: Values, zero: relax.Expr, sums: NDArray[Any]) -> relax.Expr:
+    """What the code of zero adds to each channel's sum; ``sums`` are those of the weights."""
+    emit = values.builder.emit
+    return emit(relax.op.multiply(fold_constants.to_constant(sums), emit(relax.op.astype(zero, "int32"))))
+
+
+def _times(values: Values, made: relax.Call, shifted: Shifted | None) -> relax.Expr:
+    """``made`` times a computed scale, where there is one."""
+    if shifted is None or shifted.scale is None:
+        return made
+    return relax.op.multiply(values.builder.emit(made), values.in_shape(shifted.scale, (1,)))
 
 
 def group_matmul(values: Values, call: relax.Call, dims: tuple[int, int, int]) -> relax.Expr | None:
@@ -191,9 +226,7 @@ def _shifted(values: Values, product: relax.Call, shifted: Shifted, sums: NDArra
         ones = fold_constants.to_constant(sums.astype(np.float32))
         added = emit(relax.op.multiply(values.in_shape(shifted.zero, (1,)), ones))
         product = relax.op.subtract(emit(product), added)
-    if shifted.scale is not None:
-        product = relax.op.multiply(emit(product), values.in_shape(shifted.scale, (1,)))
-    return product
+    return _times(values, product, shifted)
 
 
 def _weights(weight: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]] | None:
