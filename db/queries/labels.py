@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db.models import Job, JobTask
+from tunesmith.dataset.collecting import COLLECTED
 
 
 class LabelCounts(NamedTuple):
@@ -29,7 +30,7 @@ def labels(session: Session, job_ids: Collection[str]) -> dict[str, LabelCounts]
     """Counts by job, of the collecting ones among them."""
     own = JobTask.trials - JobTask.failures - JobTask.duplicates
     total = own + JobTask.earlier_labels
-    over = sa.or_(JobTask.exhausted, total >= Job.per_task, Job.finished_at.is_not(None))
+    over = sa.or_(JobTask.exhausted, total >= Job.per_task, Job.stop_reason == COLLECTED)
     wanted = sa.case((over, total), else_=Job.per_task)
     query = (
         sa.select(JobTask.job_id, *(sa.func.sum(each) for each in (own, total, wanted)))

@@ -5,12 +5,15 @@ from __future__ import annotations
 import enum
 import re
 from dataclasses import dataclass
+from typing import Final
 
 from tunesmith.errors import InvalidInput
 
 MAX_PER_TASK = 100_000
 MAX_SHARDS = 32
 """With more, an ask of a sampler might find nothing of its shard."""
+COLLECTED: Final = "collected"
+"""Why a job stopped whose tasks have all the labels that they can have."""
 SPARE_FAILURES, FAILURES_PER_LABEL = 64, 4
 """A task that has more failures than this, and so many for each label, is given up: hardly anything of it runs."""
 

@@ -12,6 +12,7 @@ from services.coordinator.scheduling.convergence import converged
 from services.coordinator.scheduling.rounds import trial_limited
 from services.coordinator.scheduling.share import Limits, Load
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot
+from tunesmith.dataset.collecting import COLLECTED
 from tunesmith.errors import MeasurementFailed
 from tunesmith.names import NO_COST_MODEL
 from tunesmith.states import OPEN_WORK, JobState, ModelState, WorkState
@@ -121,7 +122,7 @@ def _stop_reason(job: JobSnapshot) -> str | None:
     if budget.trials_left(job) == 0:
         return "trials"
     if next(open_tasks(job), None) is None:
-        return "exhausted" if job.collecting is None else "collected"
+        return "exhausted" if job.collecting is None else COLLECTED
     if job.stop_when_converged and converged(job):
         return "converged"
     return None

@@ -66,6 +66,8 @@ def test_other_numbers() -> None:
     assert fmt.share(0.0953) == "9.5 %"
     assert fmt.count(1200, 5000) == "1,200 / 5,000"
     assert fmt.count(None) == "0"
+    assert fmt.trials({"trials": 7, "trials_budget": 9}) == "7 / 9"
+    assert fmt.trials({"trials": 7, "labels": 812, "labels_wanted": 4480}) == "812 / 4,480 labels"
 
 
 def test_times_without_a_zone_are_utc() -> None:
@@ -152,6 +154,7 @@ def test_a_job_says_what_it_was_asked_for_and_how_it_ended() -> None:
     assert "space tvm" in job_page.facts(job(space="tvm"))
     assert "space" not in job_page.facts(job(space="all"))
     assert "no fast math · no Winograd" in job_page.facts(job(fast_math=False, winograd=False))
+    assert job_page.facts(job(per_task=64, stop_reason="collected")).startswith("collects 64 of each task · net.onnx")
 
 
 def test_a_device_shows_what_it_can_do_and_that_it_is_ill() -> None:
