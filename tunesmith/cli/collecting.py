@@ -72,8 +72,28 @@ class CollectPlan:
         )
 
 
-def run(client: Client, plan: CollectPlan, own: bool, display: Display) -> tuple[list[Job], float]:
-    """Follow the plan's jobs until all of them are over; those jobs, and the seconds that it took.
+@dataclass(frozen=True)
+class Collected:
+    """What a run came to.
+
+    Attributes:
+        before: the jobs when it began; an unfinished one had records then.
+        jobs: the same, over.
+        seconds: what it took.
+    """
+
+    before: list[Job]
+    jobs: list[Job]
+    seconds: float
+
+    def new(self, name: str) -> int:
+        """What a number of the jobs' progress grew by."""
+        before, now = (sum(getattr(job.progress, name) for job in jobs) for jobs in (self.before, self.jobs))
+        return now - before
+
+
+def run(client: Client, plan: CollectPlan, own: bool, display: Display) -> Collected:
+    """Follow the plan's jobs until all of them are over.
 
     An interruption cancels the jobs of an embedded stack; their labels stay, and count for the next run.
 
@@ -82,6 +102,7 @@ def run(client: Client, plan: CollectPlan, own: bool, display: Display) -> tuple
     """
     start = time.monotonic()
     ids = list(_submitted(client, plan, display))
+    before = [client.job(job) for job in ids]
     try:
         jobs = _follow(client, ids, display)
     except KeyboardInterrupt:
@@ -93,7 +114,7 @@ def run(client: Client, plan: CollectPlan, own: bool, display: Display) -> tuple
         raise
     if not any(job.state is JobState.SUCCEEDED for job in jobs):
         raise JobFailed(f"no job of {len(jobs)} succeeded; {_why(jobs)}", job=jobs[0].id)
-    return jobs, time.monotonic() - start
+    return Collected(before, jobs, time.monotonic() - start)
 
 
 def _submitted(client: Client, plan: CollectPlan, display: Display) -> Iterator[str]:
@@ -184,21 +205,26 @@ def together(jobs: Sequence[Job]) -> Job:
     )
 
 
-def summarise(client: Client, jobs: Sequence[Job], spent: float) -> dict[str, Any]:
-    """What the run came to, as JSON."""
-    progress = together(jobs).progress
-    device = sum((each["metrics"] or {}).get("run_seconds", 0.0) for job in jobs for each in client.rounds(job.id))
+def summarise(client: Client, found: Collected) -> dict[str, Any]:
+    """What the run came to, as JSON; its records are those that it brought itself."""
+    jobs, progress, records = found.jobs, together(found.jobs).progress, found.new("trials")
+    device = sum(
+        (each["metrics"] or {}).get("run_seconds", 0.0)
+        for old, job in zip(found.before, jobs, strict=True)
+        for each in client.rounds(job.id)
+        if each["number"] > old.progress.rounds - old.progress.rounds_in_flight
+    )
     return {
         "jobs": [job.id for job in jobs],
         "workloads": progress.tasks_tunable,
-        "records": progress.trials,
-        "valid": progress.trials - progress.failures,
-        "failed": progress.failures,
+        "records": records,
+        "valid": records - found.new("failures"),
+        "failed": found.new("failures"),
         "labels": progress.labels,
         "labels_wanted": progress.labels_wanted,
-        "seconds": round(spent, 3),
+        "seconds": round(found.seconds, 3),
         "device_hours": round(device / HOUR, 6),
-        "records_per_hour": round(progress.trials / spent * HOUR, 1) if spent else None,
+        "records_per_hour": round(records / found.seconds * HOUR, 1),
         "stopped": sorted({job.stop_reason or job.state.value for job in jobs}),
         "problems": [job.error for job in jobs if job.error],
         "simulated": any(job.simulated for job in jobs),
@@ -212,7 +238,7 @@ def report(summary: dict[str, Any]) -> str:
         ("labels", f"{summary['labels']} of {summary['labels_wanted']}, earlier runs included"),
         ("records", f"{summary['records']}: {summary['valid']} valid, {summary['failed']} failed"),
         ("time", f"{duration(summary['seconds'])}, {summary['device_hours']:.3g} hours of a device"),
-        ("rate", f"{summary['records_per_hour'] or 0:,.0f} records an hour"),
+        ("rate", f"{summary['records_per_hour']:,.0f} records an hour"),
         ("stopped", ", ".join(summary["stopped"])),
     ]
     lines += [("problem", f"[{each.get('code')}] {each.get('detail')}") for each in summary["problems"]]

@@ -92,8 +92,7 @@ def collect(
         if chosen is None:
             check_target_is_here(target)
         with connection(target, chosen, key, data_dir, display) as (client, own):
-            jobs, spent = run(client, plan, own, display)
-            summary = summarise(client, jobs, spent)
+            summary = summarise(client, run(client, plan, own, display))
     emit(summary, lay_out(report(summary), INDENT), as_json)
 
 

@@ -124,7 +124,7 @@ def operator_model(session: Session, operator: str, owner: str) -> Model:
 
 def operators_model(session: Session, specs: Sequence[OperatorSpec], owner: str) -> Model:
     """The model row of a list of operators of one precision, whose text is a blob."""
-    size, name = len(list_text(specs)), f"{len(specs)} operators"
+    size, name = len(list_text(specs)), specs[0].canonical if len(specs) == 1 else f"{len(specs)} operators"
     return _of_specs(session, specs[0], owner, name=name, source=OPERATORS, sha256=content_hash(specs), size=size)
 
 

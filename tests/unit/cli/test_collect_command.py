@@ -22,6 +22,7 @@ JOB = {
     "per_task": 8,
     "progress": {"trials": 9, "failures": 1, "labels": 12, "labels_wanted": 16, "tasks_tunable": 2, "seconds": 3},
 }
+BEGUN = JOB | {"progress": {"trials": 4, "failures": 1, "rounds": 2, "rounds_in_flight": 1, "tasks_tunable": 2}}
 DONE = JOB | {"state": "succeeded", "stop_reason": "collected"}
 NOTHING = {"items": [], "next_cursor": None}
 
@@ -30,13 +31,16 @@ NOTHING = {"items": [], "next_cursor": None}
 def ready(server, tmp_path):
     """A server without jobs, and a list."""
     (tmp_path / "list.txt").write_text("\n".join(LIST))
-    rounds = [{"metrics": {"run_seconds": 1800.0}}, {"metrics": None}]
+    rounds = [
+        {"number": number, "metrics": metrics}
+        for number, metrics in enumerate(({"run_seconds": 900.0}, {"run_seconds": 1800.0}, None), 1)
+    ]
     server |= {
         "GET /readyz": {},
         "GET /v1/jobs": NOTHING,
         "GET /v1/devices": NOTHING,
         "POST /v1/jobs": JOB,
-        "GET /v1/jobs/j1": [JOB, DONE],
+        "GET /v1/jobs/j1": [BEGUN, JOB, DONE],
         "GET /v1/jobs/j1/rounds": {"items": rounds, "next_cursor": None},
     }
     return server, ("dataset", "collect", "--workloads", str(tmp_path / "list.txt"), "--per-task", "8")
@@ -53,11 +57,11 @@ def test_a_list_is_submitted_followed_and_summed_up(run, ready):
     (body,) = sent(server, "POST")
     assert (body["kind"], body["per_task"], body["shard"], body["shards"]) == ("collect", 8, 1, 4)
     assert (body["operators"], body["budget"]["seconds"]) == (list(LIST), 60)
-    assert out[0].items() >= {"records": 9, "valid": 8, "failed": 1, "labels": 12, "device_hours": 0.5}.items()
-    server["GET /v1/jobs/j1"] = [JOB, DONE]
+    assert out[0].items() >= {"records": 5, "valid": 5, "failed": 0, "labels": 12, "device_hours": 0.5}.items()
+    server["GET /v1/jobs/j1"] = [BEGUN, JOB, DONE]
     text = run(*command)
     assert "labelling  12/16 labels  3.00 a second, 89% valid" in text[2]
-    assert "9: 8 valid, 1 failed" in text[1]
+    assert "5: 5 valid, 0 failed" in text[1]
 
 
 def test_an_unfinished_job_of_the_same_list_continues(run, ready):
