@@ -88,7 +88,7 @@ class Collected:
 
     def new(self, name: str) -> int:
         """What a number of the jobs' progress grew by."""
-        before, now = (sum(getattr(job.progress, name) for job in jobs) for jobs in (self.before, self.jobs))
+        before, now = (sum(int(getattr(job.progress, name)) for job in jobs) for jobs in (self.before, self.jobs))
         return now - before
 
 
