@@ -30,10 +30,10 @@ BF16: Final = "bf16"
 """Products of operands that are rounded to bfloat16, summed in float32; feature maps are stored as bfloat16."""
 INT8: Final = "int8"
 """Products of a quantised model on bytes, summed in int32; feature maps are stored as bytes."""
+PRECISIONS: Final = (FLOAT32, BF16, INT8)
+"""Every precision that a model is computed in."""
 AUTO: Final = "auto"
 """The fastest of them whose outputs stay close to float32's; a job that asks for it gets one before its first task."""
-PRECISIONS: Final = (AUTO, FLOAT32, BF16, INT8)
-"""Every value of a job's ``precision``."""
 
 DEFAULT_PRECISION: Final = FLOAT32
 DEFAULT_SPACE: Final = ALL_SPACE

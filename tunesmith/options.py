@@ -51,7 +51,7 @@ CHOICES: Final[dict[str, tuple[Callable[[], Collection[str]], type[InvalidInput]
     "cost_model": (lambda: COST_MODELS, UnknownCostModel),
     "allocator": (_allocators, UnknownAllocator),
     "space": (lambda: SPACES, UnknownSpace),
-    "precision": (lambda: PRECISIONS, UnknownPrecision),
+    "precision": (lambda: (AUTO, *PRECISIONS), UnknownPrecision),
 }
 """Options with names as values: which names there are, and the error for another one."""
 

@@ -11,7 +11,7 @@ from db.queries.dataset import ANY_FAILURE, VALID, RecordFilter
 from services.coordinator.cursors import Cursor, Limit
 from tunesmith.answers.base import Body
 from tunesmith.dataset.manifest import UNSTATED
-from tunesmith.names import AUTO, PRECISIONS
+from tunesmith.names import PRECISIONS
 from tunesmith.types import CacheState, FailureKind, Origin
 
 
@@ -28,7 +28,7 @@ TARGET = "Target hash, device class or tag."
 Failure = Annotated[
     str, StringConstraints(pattern=f"^({'|'.join((VALID, ANY_FAILURE, *(kind.value for kind in FailureKind)))})$")
 ]
-Precision = Annotated[str, StringConstraints(pattern=f"^({'|'.join(sorted({*PRECISIONS} - {AUTO}))})$")]
+Precision = Annotated[str, StringConstraints(pattern=f"^({'|'.join(sorted(PRECISIONS))})$")]
 
 
 class RecordQuery(Body):

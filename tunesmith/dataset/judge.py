@@ -15,7 +15,7 @@ from tunesmith.dataset.rows import RecordRow, canonical
 from tunesmith.measuring.claims import LONGEST_SECONDS, SLACK
 from tunesmith.measuring.plausibility import LEAST_SECONDS, fastest_device, impossible
 from tunesmith.messages import Calibration
-from tunesmith.names import AUTO, PRECISIONS
+from tunesmith.names import PRECISIONS
 from tunesmith.space.knobs import Knob
 from tunesmith.types import FailureKind, StopReason, TensorSpec, Values
 
@@ -97,7 +97,7 @@ def _outcome(row: RecordRow) -> tuple[Reason, str] | None:
         return Reason.OUTCOME, f"failure {row.failure[:60]!r}"
     if row.stopped is not None and row.stopped not in {reason.value for reason in StopReason}:
         return Reason.OUTCOME, f"stopped {row.stopped[:60]!r}"
-    if row.precision not in PRECISIONS or row.precision == AUTO:
+    if row.precision not in PRECISIONS:
         return Reason.OUTCOME, f"precision {row.precision[:60]!r}"
     if bool(row.samples) == (row.failure is not None) or (row.latency is None) != (row.failure is not None):
         return Reason.OUTCOME, f"failure {row.failure} with {len(row.samples)} samples and latency {row.latency}"

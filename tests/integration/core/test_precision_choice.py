@@ -44,7 +44,7 @@ def imported(context: Context, tmp_path: Path) -> Context:
     return context
 
 
-def test_a_job_waits_for_its_model_in_the_precision_that_was_chosen(imported: Context) -> None:
+def test_a_job_gets_the_precision_that_was_chosen(imported: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     core_flow.add_job(imported, target=NARROW, precision="auto")
     assert prepare.prepare_job(imported, PrepareJob(job_id="j1", attempt=1))
     job = row(imported, Job, "j1")
@@ -62,19 +62,21 @@ def test_a_job_waits_for_its_model_in_the_precision_that_was_chosen(imported: Co
     assert row(imported, Job, "j1").state is JobState.RUNNING
     with imported.readers() as session:
         assert any("pairs" in name for name in session.scalars(sa.select(JobTask.name)))
+    stays_in_float32(imported, "j2", core_flow.TARGET, "the target has no instruction for it")
 
-
-@pytest.mark.parametrize("failing", [False, True])
-def test_a_job_stays_in_float32_and_goes_on(imported: Context, monkeypatch: pytest.MonkeyPatch, failing: bool) -> None:
     def broken(*_: object) -> None:
         raise ModelRejected("the import was stopped after 600 s", field="file")
 
     monkeypatch.setattr(Importing, "try_precisions", broken)
-    core_flow.add_job(imported, target=NARROW if failing else core_flow.TARGET, precision="auto")
-    assert prepare.prepare_job(imported, PrepareJob(job_id="j1", attempt=1))
-    job = row(imported, Job, "j1")
+    stays_in_float32(imported, "j3", NARROW, "the import was stopped after 600 s")
+
+
+def stays_in_float32(imported: Context, job_id: str, target: str, why: str) -> None:
+    """Prepare another job: it goes on at once."""
+    core_flow.add_job(imported, job_id, target=target, precision="auto")
+    assert prepare.prepare_job(imported, PrepareJob(job_id=job_id, attempt=1))
+    job = row(imported, Job, job_id)
     assert (job.state, job.precision, job.model_id) == (JobState.RUNNING, "float32", "m1")
-    why = "the import was stopped after 600 s" if failing else "the target has no instruction for it"
     assert job.precision_reason == f"auto chose float32 (int8: {why}; bf16: {why})"
 
 

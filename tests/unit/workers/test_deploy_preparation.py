@@ -80,3 +80,14 @@ def test_compare_takes_the_preparation_of_the_log_else_the_default(
 )
 def test_the_default_is_that_of_a_job(model: str, target: dict[str, Any], expected: Preparation) -> None:
     assert local_model.default_preparation(model, Target(target)) == expected
+
+
+def test_compile_says_what_could_not_be_had(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, log: Path
+) -> None:
+    monkeypatch.setattr(commands_compile, "_compile", lambda *_: ([], "maps in blocks do not fit"))
+    arguments = ["compile", OPERATOR, "--log", str(log)]
+    assert run_command_line(arguments) == 0
+    assert "note: maps in blocks do not fit" in capsys.readouterr().err
+    assert run_command_line([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["note"] == "maps in blocks do not fit"
