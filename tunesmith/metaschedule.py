@@ -87,12 +87,17 @@ def database_texts(records: Sequence[DatabaseRecord]) -> tuple[str, str]:
     return "".join(f"{w}\n" for w in workloads), "".join(f"{line}\n" for line in lines)
 
 
+def database_files(records: Sequence[DatabaseRecord]) -> dict[str, str]:
+    """Both files by name, and one with the intrinsics that the traces name."""
+    workloads, lines = database_texts(records)
+    return {WORKLOAD_FILE: workloads, RECORD_FILE: lines, **_intrinsics(lines)}
+
+
 def write_database(folder: str | Path, records: Sequence[DatabaseRecord]) -> None:
     """Write both files into ``folder``, which is made when missing, and the intrinsics that the traces name."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    workloads, lines = database_texts(records)
-    for name, text in {WORKLOAD_FILE: workloads, RECORD_FILE: lines, **_intrinsics(lines)}.items():
+    for name, text in database_files(records).items():
         (folder / name).write_text(text, encoding="utf-8")
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from db.models import Record, SketchRow, TargetRow, WorkloadRow
+from db.models import Record, Schedule, SketchRow, TargetRow, WorkloadRow
 from db.queries import dataset
 from db.queries.dataset import RecordFilter
 from tunesmith.dataset.rows import About, RecordRow, digest, public
+from tunesmith.types import CacheState
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,46 @@ def row_of(record: Record, environment: str) -> RecordRow:
         environment=environment,
         measured_at=record.measured_at or record.created_at,
     )
+
+
+class BestSchedule(NamedTuple):
+    """A champion, with what it is of and the samples of its record."""
+
+    schedule: Schedule
+    workload: WorkloadRow
+    target: TargetRow
+    samples: Sequence[float]
+
+
+def best_schedules(session: Session, wanted: RecordFilter) -> list[BestSchedule]:
+    """The measured champions of workloads, one for each on a target, by workload.
+
+    Args:
+        wanted: only its ``workload``, ``family``, ``target`` and ``cache`` count. Without a state of the caches, a
+            champion that was measured with the weights where models have them comes first.
+    """
+    columns: tuple[Any, ...] = (Schedule, WorkloadRow, TargetRow, Record.samples)
+    query = (
+        sa.select(*columns)
+        .join(WorkloadRow, Schedule.workload_hash == WorkloadRow.hash)
+        .join(TargetRow, Schedule.target_hash == TargetRow.hash)
+        .join(Record, Schedule.record_id == Record.id)
+        .where(Schedule.simulated.is_(False))
+    )
+    if wanted.workload is not None:
+        query = query.where(Schedule.workload_hash == wanted.workload)
+    if wanted.family is not None:
+        query = query.where(WorkloadRow.family == wanted.family)
+    if wanted.target is not None:
+        query = query.where(Schedule.target_hash.in_(dataset.targets_named(session, wanted.target)))
+    if wanted.cache is not None:
+        query = query.where(Schedule.cache == wanted.cache.value)
+    warm = Schedule.cache != CacheState.STREAMED.value
+    found: dict[tuple[str, str], BestSchedule] = {}
+    for row in session.execute(query.order_by(Schedule.workload_hash, warm)):
+        best = BestSchedule._make(row)
+        found.setdefault((best.schedule.workload_hash, best.schedule.target_hash), best)
+    return list(found.values())
 
 
 def targets(session: Session, hashes: Collection[str]) -> Sequence[TargetRow]:

@@ -1,7 +1,10 @@
-"""The dataset as a Parquet file, made while it is sent: one short transaction for each row group."""
+"""The dataset as a file: Parquet, made while it is sent, or its best schedules as a MetaSchedule database."""
 
 from __future__ import annotations
 
+import io
+import json
+import zipfile
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, cast
 
@@ -10,11 +13,14 @@ from sqlalchemy.orm import Session
 from db.models.base import utcnow
 from db.queries import exchange
 from db.queries.dataset import RecordFilter
-from db.queries.exchange import ExportedRecord
+from db.queries.exchange import BestSchedule, ExportedRecord
 from services.coordinator.context import Context
 from services.coordinator.sink import Sink
+from tunesmith import metaschedule as files
 from tunesmith.dataset.parquet import DatasetWriter
 from tunesmith.dataset.rows import Definition, Kind
+from tunesmith.errors import InvalidInput, NotFound
+from tunesmith.types import TensorSpec
 
 RECORDS = 2000
 """Records of a row group, which are read in one transaction."""
@@ -71,3 +77,39 @@ def _definitions(
     environments = {each.row.environment: each.environment for each in found}
     for hash_ in fresh(Kind.ENVIRONMENT, set(environments)):
         yield Definition(Kind.ENVIRONMENT, hash_, environments[hash_])
+
+
+def metaschedule(context: Context, wanted: RecordFilter) -> bytes:
+    """A zip with a MetaSchedule database of the best schedules that meet the filter.
+
+    Raises:
+        NotFound: there are none.
+        InvalidInput: they are of several targets, which no such database tells apart.
+    """
+    with context.reading() as session:
+        found = exchange.best_schedules(session, wanted)
+    if not found:
+        raise NotFound("no best schedule is known that meets the filter", field="format", value="metaschedule")
+    classes = sorted({best.target.device_class for best in found})
+    if len({best.target.hash for best in found}) > 1:
+        raise InvalidInput(
+            f"a MetaSchedule database holds schedules of one target: name one of {', '.join(classes[:20])}",
+            field="target",
+            value=wanted.target,
+        )
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.database_files([_database_record(context, best) for best in found]).items():
+            archive.writestr(name, text)
+    return buffer.getvalue()
+
+
+def _database_record(context: Context, best: BestSchedule) -> files.DatabaseRecord:
+    workload = json.loads(context.blobs.get_bytes(best.workload.metaschedule_blob))
+    return files.DatabaseRecord(
+        workload=(str(workload[0]), str(workload[1])),
+        trace=best.schedule.trace,
+        run_seconds=tuple(best.samples),
+        target=best.target.json,
+        args=tuple(TensorSpec(dtype, tuple(shape)) for dtype, shape in best.workload.args),
+    )

@@ -24,6 +24,7 @@ def _text(value: Any) -> Any:
 
 Time = Annotated[dt.datetime, BeforeValidator(_text)]
 FAMILY = "Operator, such as `conv2d` or `matmul`."
+SIMULATED = "Invented by a simulated device, or measured."
 TARGET = "Target hash, device class or tag."
 Failure = Annotated[
     str, StringConstraints(pattern=f"^({'|'.join((VALID, ANY_FAILURE, *(kind.value for kind in FailureKind)))})$")
@@ -40,7 +41,7 @@ class RecordQuery(Body):
     processor: str | None = Field(None, max_length=100, description="Name of a processor.")
     precision: Precision | None = Field(None, description="Precision of the job that measured them.")
     failure: Failure | None = Field(None, description="A failure kind, `none` (those that ran) or `any`.")
-    simulated: bool | None = Field(None, description="Invented by a simulated device, or measured.")
+    simulated: bool | None = Field(None, description=SIMULATED)
     cache: CacheState | None = Field(None, description="Where timed runs found the weights.")
     job: str | None = Field(None, max_length=40, description="Id of a job of the caller's.")
     origin: Origin | None = Field(None, description="Measured here, or imported: claims that nothing here confirmed.")
@@ -56,6 +57,12 @@ class RecordQuery(Body):
 class RecordExport(RecordQuery):
     """Which records a dataset file gets, and what it says of its licence."""
 
+    simulated: bool | None = Field(None, strict=True, description=SIMULATED)
+    format: Literal["parquet", "metaschedule"] = Field(
+        "parquet",
+        description="`metaschedule`: a zip with a MetaSchedule database of the best schedules of one target; it takes "
+        "`workload`, `family`, `target` and `cache` alone.",
+    )
     licence: str = Field(UNSTATED, min_length=1, max_length=200, description="Such as `CC-BY-4.0`; kept in the file.")
 
 

@@ -21,6 +21,13 @@ app = typer.Typer(help="Records of all jobs: list, stats, export, import.", no_a
 Licence = Annotated[str, typer.Option(help="Licence of the records, such as CC-BY-4.0.")]
 
 
+class Form(str, enum.Enum):
+    """Forms of an export."""
+
+    PARQUET = "parquet"
+    METASCHEDULE = "metaschedule"
+
+
 class Order(str, enum.Enum):
     """Orders of records; a minus sign for descending."""
 
@@ -86,14 +93,22 @@ def _lines(summary: Summary) -> list[tuple[str, str]]:
 @app.command()
 @with_record_options
 def export(
-    path: Annotated[Path, typer.Argument(metavar="FILE.parquet", help="File to write; its card gets the ending .md.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="File to write, such as r.parquet; its card is r.md.")],
     wanted: Filters,
+    form: Annotated[Form, typer.Option("--format", help="metaschedule: best schedules of one target, as a folder.")] = (
+        Form.PARQUET
+    ),
     licence: Licence = UNSTATED,
     as_json: Json = False,
     server: Server = None,
     key: Key = None,
 ) -> None:
     """Write records and all that rebuilds their schedules to a Parquet file, and a card that describes it."""
+    if form is Form.METASCHEDULE:
+        with connect(server, key) as client:
+            client.export_schedules(path, **wanted)
+        emit({"folder": str(path)}, f"wrote a MetaSchedule database to {place(path)}", as_json)
+        return
     about = path.with_suffix(".md")
     with connect(server, key) as client:
         found = client.records_stats(**wanted)
@@ -106,12 +121,14 @@ def export(
 
 @app.command("import")
 def import_(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="A file of records export.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A file of records export, a JSON log, or a MetaSchedule database.")
+    ],
     as_json: Json = False,
     server: Server = None,
     key: Key = None,
 ) -> None:
-    """Import a dataset file and wait for the result; its records are claims until they are measured here."""
+    """Import records and wait for the result; they are claims until they are measured here."""
     with connect(server, key) as client, shown("importing", as_json):
         found = client.wait_import(client.import_records(path).id)
     assert found.result is not None, "an import that is done has a result"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from tunesmith.answers.records import RecordBody, RecordImportBody, WorkloadBody
 from tunesmith.client.transport import Transport
 from tunesmith.dataset.manifest import Summary
 from tunesmith.errors import InvalidInput, TunesmithError, from_problem
+from tunesmith.full_disk import writing
+from tunesmith.metaschedule import PREPARATION_FILE, RECORD_FILE, WORKLOAD_FILE
 from tunesmith.states import OPEN_WORK, WorkState
 
 UPLOAD_SECONDS = 600.0
@@ -58,13 +62,37 @@ class Dataset:
         self._transport.download("/v1/records/export", path, body=body, timeout=EXPORT_SECONDS)
         return path
 
+    def export_schedules(self, folder: str | Path, **filters: str | bool | None) -> Path:
+        """Write a MetaSchedule database of the best schedules of one target to ``folder``.
+
+        Args:
+            folder: made where it is missing.
+            **filters: ``workload``, ``family``, ``target`` and ``cache``.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        archive = folder / "download.zip"
+        body = {"format": "metaschedule", **{name: value for name, value in filters.items() if value is not None}}
+        try:
+            self._transport.download("/v1/records/export", archive, body=body, timeout=EXPORT_SECONDS)
+            with writing(folder), zipfile.ZipFile(archive) as content:
+                content.extractall(folder)
+        finally:
+            archive.unlink(missing_ok=True)
+        return folder
+
     def import_records(self, path: str | Path) -> RecordImportBody:
-        """Send a dataset file, streamed from disk; :meth:`wait_import` waits for what becomes of it.
+        """Send a file, streamed from disk; :meth:`wait_import` waits for what becomes of it.
+
+        Args:
+            path: a dataset file, a JSON log, or a zip or folder with a MetaSchedule database.
 
         Raises:
             InvalidInput: when the file cannot be read.
         """
         path = Path(path)
+        if path.is_dir():
+            return self._import_folder(path)
         try:
             with path.open("rb") as file:
                 answer = self._transport.request(
@@ -76,6 +104,21 @@ class Dataset:
         except OSError as error:
             raise InvalidInput(f"cannot read {path}: {error.strerror}", field="file", value=str(path)) from error
         return RecordImportBody.read(answer.json())
+
+    def _import_folder(self, folder: Path) -> RecordImportBody:
+        with tempfile.TemporaryDirectory() as place:
+            archive = Path(place) / f"{folder.name or 'database'}.zip"
+            with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as content:
+                for name in (WORKLOAD_FILE, RECORD_FILE, PREPARATION_FILE):
+                    if (folder / name).is_file():
+                        content.write(folder / name, name)
+                    elif name != PREPARATION_FILE:
+                        raise InvalidInput(
+                            f"{folder} holds no MetaSchedule database: it has no file {name}",
+                            field="file",
+                            value=str(folder),
+                        )
+            return self.import_records(archive)
 
     def record_import(self, import_id: str) -> RecordImportBody:
         """One import of records."""

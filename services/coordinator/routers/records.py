@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Path, Query, Response
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
@@ -25,7 +25,7 @@ from tunesmith.errors import InvalidInput, NotFound
 from tunesmith.types import CacheState
 
 router = APIRouter(prefix="/v1", tags=["dataset"])
-PARQUET = "application/vnd.apache.parquet"
+PARQUET, ZIP = "application/vnd.apache.parquet", "application/zip"
 
 
 @router.get("/records")
@@ -59,16 +59,33 @@ def records_stats(context: InContext, caller: InCaller, query: Annotated[RecordQ
 @router.post(
     "/records/export",
     response_class=StreamingResponse,
-    responses={200: {"content": {PARQUET: {}}, "description": "A dataset file, as it is made."}},
+    responses={200: {"content": {PARQUET: {}, ZIP: {}}, "description": "A dataset file, as it is made, or a zip."}},
 )
-def export_records(context: InContext, caller: InCaller, request: RecordExport) -> StreamingResponse:
-    """Records of all jobs as a dataset file (Parquet), with all that rebuilds their schedules."""
+def export_records(context: InContext, caller: InCaller, request: RecordExport) -> Response:
+    """Records of all jobs as a dataset file (Parquet), with all that rebuilds their schedules; or the best schedules as
+    a MetaSchedule database."""
     wanted = request.wanted(revoked=False)
+    if request.format == "metaschedule":
+        _check_metaschedule(request)
+        headers = {"Content-Disposition": 'attachment; filename="database.zip"'}
+        return Response(exports.metaschedule(context, wanted), media_type=ZIP, headers=headers)
     with context.reading() as session:
         if not _visible(session, caller, wanted):
             raise NotFound(f"there is no job {wanted.job}", field="job", value=wanted.job)
     headers = {"Content-Disposition": 'attachment; filename="records.parquet"'}
     return StreamingResponse(exports.parquet(context, wanted, request.licence), media_type=PARQUET, headers=headers)
+
+
+def _check_metaschedule(request: RecordExport) -> None:
+    """Raises InvalidInput for a filter that says nothing about best schedules."""
+    odd = request.model_fields_set - {"format", "licence", "workload", "family", "target", "cache"}
+    odd = {name for name in odd if getattr(request, name) is not None}
+    if odd:
+        name = sorted(odd)[0]
+        raise InvalidInput(
+            f"format=metaschedule takes workload, family, target and cache, not {name}: best schedules are of all jobs",
+            field=name,
+        )
 
 
 def _visible(session: Session, caller: Caller, wanted: RecordFilter) -> bool:

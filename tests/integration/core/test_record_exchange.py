@@ -199,6 +199,35 @@ def test_rows_that_cannot_be_true_are_quarantined(first: Service, second: Servic
     assert second.count(Record) - before == done["result"]["added"] == done["result"]["rows"] - len(bad)
 
 
+def test_best_schedules_travel_as_a_metaschedule_database_and_as_a_log(
+    first: Service, second: Service, tmp_path: Path
+) -> None:
+    with first.core.readers() as session:
+        champion = session.scalars(sa.select(Schedule)).one()
+        record = session.get_one(Record, champion.record_id)
+        body = session.get_one(SketchRow, record.sketch_hash).body
+    request = {"format": "metaschedule", "target": champion.target_hash}
+    answer = first.api.client.post("/v1/records/export", json=request)
+    (tmp_path / "db.zip").write_bytes(answer.content)
+    log = first.api.client.get("/v1/jobs/j1/best")
+    (tmp_path / "best.jsonl").write_bytes(log.content)
+    done = second.imports(tmp_path / "db.zip")
+    assert done["error"] is None
+    counts = {key: done["result"][key] for key in ("rows", "added", "quarantined")}
+    assert counts == {"rows": 1, "added": 1, "quarantined": {}}
+    with second.core.readers() as session:
+        found = session.scalars(sa.select(Record).where(Record.import_id == done["id"])).one()
+        sketch = session.get_one(SketchRow, found.sketch_hash).body
+    assert (found.workload_hash, found.decisions) == (record.workload_hash, record.decisions)
+    assert sketch["trace"] == body["trace"]
+    for name in ("db.zip", "best.jsonl"):  # the log says the same of the same schedule
+        assert second.imports(tmp_path / name)["result"]["known"] == 1
+    for wanted, status in (({"family": "conv2d"}, 404), ({"failure": "any"}, 422)):
+        assert first.api.client.post("/v1/records/export", json={**request, **wanted}).status_code == status
+    (tmp_path / "broken.zip").write_bytes(answer.content[:-30])
+    assert second.imports(tmp_path / "broken.zip")["error"]["code"] == "invalid_input"
+
+
 def test_files_that_were_changed_are_refused_in_one_sentence(second: Service, first: Service, tmp_path: Path) -> None:
     reader = first.export(tmp_path / "a.parquet")
     whole = (tmp_path / "a.parquet").read_bytes()

@@ -1,4 +1,7 @@
-"""Reads users' files of records, in a box: rows out as lines of JSON, and what TVM says of the workloads."""
+"""Reads users' files of records, in a box: rows out as lines of JSON, and what TVM says of the workloads.
+
+A dataset file is read as it is; a MetaSchedule database and a JSON log become one first.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from typing import Any
 
 from tunesmith.dataset.parquet import DatasetReader
 from tunesmith.dataset.rows import Definition, canonical
+from workers.tvm_backend.frontends import schedule_records
 
-FILE, ROWS = "model", "rows.jsonl"
-"""Files in the box's folder: the user's, and the rows of the group that was asked for last."""
+FILE, CONVERTED, ROWS = "model", "converted.parquet", "rows.jsonl"
+"""Files in the box's folder: the user's, what is made of it where it is no dataset, and the rows asked for last."""
+MAGIC = b"PAR1"
 
 
 NOTHING: dict[str, Any] = {"hash": "", "args": [], "flops": 0.0, "family": ""}
@@ -21,7 +26,13 @@ class RecordFile:
     """The user's file, read one group of rows at a time."""
 
     def __init__(self) -> None:
-        self._reader = DatasetReader(FILE)
+        path = Path(FILE)
+        with path.open("rb") as file:
+            parquet = file.read(len(MAGIC)) == MAGIC
+        if not parquet:
+            schedule_records.convert(path, Path(CONVERTED))
+            path = Path(CONVERTED)
+        self._reader = DatasetReader(path)
 
     def about(self) -> dict[str, Any]:
         """Number of groups, and the manifest once the rows are known to be its own."""
