@@ -28,6 +28,7 @@ BENCHMARKS = {
     "fleet": "Check fair shares, busy devices and the time of decisions, on a simulated fleet.",
     "faults": "Check that faults of database and workers cost no result: PostgreSQL, Redis, simulated devices.",
     "pages": "Check that pages of a job with 10,000 tasks answer quickly, on SQLite and PostgreSQL.",
+    "records": "Time how records are stored and found among many, on SQLite and PostgreSQL.",
     "yardstick": "Check that models with nothing to gain show no difference after tuning.",
     "gpu": "Tune float32 and float16 matrix products on this machine's GPU.",
     "measure": "Check measurements: order, intervals, racing and adaptive stop.",

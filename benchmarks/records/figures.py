@@ -1,0 +1,32 @@
+"""From rates and looks to a table. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchmarks.harness.report import Report
+from benchmarks.records.measure import Timed
+
+NAME = "records"
+
+
+def report(found: Mapping[str, Timed], records: int, facts: Mapping[str, str]) -> Report:
+    """A line for the rate of each database, and for each question."""
+    rows = []
+    for name, timed in found.items():
+        rows.append({"what": "records stored in a second", "database": name, "median": round(timed.rate), "99 %": ""})
+        for question, looks in timed.looks.items():
+            last = looks[min(len(looks) - 1, int(0.99 * len(looks)))]
+            rows.append(
+                {
+                    "what": f"{question}, ms",
+                    "database": name,
+                    "median": round(looks[len(looks) // 2], 2),
+                    "99 %": round(last, 2),
+                }
+            )
+    summary = (
+        f"{records} records are stored as an import stores them: 500 in a transaction, each looked for by the hash of "
+        "its content first. The hashes are made meanwhile. Then they are asked for as the routes ask, in one process."
+    )
+    return Report.of(NAME, "Many records", summary, rows, facts)

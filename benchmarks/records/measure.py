@@ -1,0 +1,146 @@
+"""Stores records as an import does, and asks for them as the routes do."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from db import models as tables
+from db.chunks import chunks
+from db.engine import Sessions, create_engine, migrate, session_factory
+from db.models.base import utcnow
+from db.queries import dataset, jobs, record_imports
+from db.queries.dataset import RecordFilter
+from db.transactions import record_import
+from db.transactions.record_import import Claim
+from tunesmith.dataset.rows import About, RecordRow, digest
+from tunesmith.names import FLOAT32
+from tunesmith.preparation import PLAIN
+from tunesmith.states import JobState, ModelState
+
+CHUNK = 500
+"""Records of one transaction, as in an import."""
+WORKLOADS, FAMILIES = 200, 10
+TARGETS = ("a" * 64, "b" * 64)
+SHA = "0" * 64
+JOB = "bench"
+EACH_OF_JOB = 10
+"""One record of so many belongs to the job."""
+ENVIRONMENT = {"cpu": "AMD EPYC 9V74", "cores": 2, "threads": 2, "tvm": "0.27.0.post1", "noise_floor": 0.02}
+PAGE, BEST = 200, 10
+QUESTIONS: dict[str, Callable[[Session], Sequence[Any]]] = {
+    f"{BEST} best of a workload": lambda session: dataset.fastest(
+        session, RecordFilter(workload="7", target=TARGETS[0]), after=None, limit=BEST
+    ),
+    f"page of a job, {PAGE} rows": lambda session: jobs.trials(session, JOB, after=0, limit=PAGE),
+    f"newest records, {PAGE} rows": lambda session: _newest(session),
+    "of an operator": lambda session: _newest(session, family="family3"),
+    "of a target": lambda session: _newest(session, target="llvm-bench-1"),
+    "of a failure": lambda session: _newest(session, failure="timeout"),
+}
+"""What is asked for, by its name in the table."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Rows stored in a second, and milliseconds of each question's looks but the first, shortest first."""
+
+    rate: float
+    looks: dict[str, tuple[float, ...]]
+
+
+def measure(url: str, records: int, looks: int) -> Timed:
+    """Fill an empty database with records, and ask."""
+    migrate(url)
+    engine = create_engine(url)
+    sessions = session_factory(engine)
+    with sessions.begin() as session:
+        _rest(session)
+    began = time.perf_counter()
+    for claims in chunks(_claims(records), CHUNK):
+        with sessions.begin() as session:
+            record_imports.known_contents(session, [claim.content for claim in claims])
+            record_import.add_records(session, "ri-bench", claims)
+    rate = records / (time.perf_counter() - began)
+    with sessions.begin() as session:
+        mine = sa.update(tables.Record).where(tables.Record.id % EACH_OF_JOB == 0)
+        session.execute(mine.values(job_id=JOB).execution_options(synchronize_session=False))
+        session.execute(sa.text("ANALYZE" if url.startswith("postgresql") else "SELECT 1"))
+    timed = {name: _timed(sessions, question, looks) for name, question in QUESTIONS.items()}
+    engine.dispose()
+    return Timed(rate, timed)
+
+
+def _timed(sessions: Sessions, question: Callable[[Session], Sequence[Any]], looks: int) -> tuple[float, ...]:
+    took = []
+    for _ in range(looks + 1):
+        began = time.perf_counter()
+        with sessions() as session:
+            found = question(session)
+        took.append((time.perf_counter() - began) * 1e3)
+        assert found, "a question that finds nothing takes no time"
+    return tuple(sorted(took[1:]))
+
+
+def _newest(session: Session, **wanted: str) -> Sequence[Any]:
+    return dataset.newest(session, RecordFilter(**wanted), before=None, limit=PAGE)  # type: ignore[arg-type]
+
+
+def _rest(session: Session) -> None:
+    """What records refer to."""
+    for number, target in enumerate(TARGETS):
+        session.add(tables.TargetRow(hash=target, json={"kind": "llvm"}, device_class=f"llvm-bench-{number + 1}"))
+    for number in range(WORKLOADS):
+        session.add(
+            tables.WorkloadRow(
+                hash=str(number),
+                name=f"fused_{number}",
+                family=f"family{number % FAMILIES}",
+                args=[["float32", [1, 8]]],
+                flops=1e6,
+                module_blob=SHA,
+                metaschedule_blob=SHA,
+            )
+        )
+    session.add(
+        tables.Model(
+            id="m", name="m", source="onnx", sha256=SHA, state=ModelState.READY, preparation=PLAIN.key, owner="local"
+        )
+    )
+    session.flush()
+    options = {"search": "random", "cost_model": "none", "allocator": "bandit"}
+    session.add(tables.Job(id=JOB, model_id="m", target_spec="cpu", state=JobState.SUCCEEDED, **options))
+
+
+def _claims(records: int) -> Iterator[Claim]:
+    draw, now = random.Random(0), utcnow()
+    environment = digest(ENVIRONMENT)
+    for number in range(records):
+        workload = draw.randrange(WORKLOADS)
+        failure = "timeout" if number % 2000 == 7 else None
+        latency = draw.uniform(1e-4, 1e-2)
+        row = RecordRow(
+            workload=str(workload),
+            target=TARGETS[draw.randrange(2)],
+            sketch=None,
+            decisions=[[draw.randrange(64) for _ in range(4)] for _ in range(5)],
+            samples=[] if failure else [latency * 0.99, latency, latency * 1.01],
+            latency=None if failure else latency,
+            failure=failure,
+            stopped=None,
+            duplicate=False,
+            build_seconds=0.1,
+            run_seconds=0.05,
+            device_seconds=0.02,
+            precision=FLOAT32,
+            environment=environment,
+            measured_at=now - dt.timedelta(seconds=records - number),
+        )
+        yield Claim(row, row.content, ENVIRONMENT, About.of(f"family{workload % FAMILIES}", ENVIRONMENT))
