@@ -21,7 +21,7 @@ from workers.core import claims
 from workers.core.claims import DataType, Shape, Text, WorkloadHash
 from workers.core.importing import Importing
 from workers.sandbox.boxed import BadOutput, Box
-from workers.tvm_backend.frontends.records import FILE, ROWS, workload_file
+from workers.tvm_backend.build.record_file import FILE, ROWS, workload_file
 
 ROWS_BYTES = 1 << 30
 LINE_BYTES = 64 << 20

@@ -14,7 +14,6 @@ from tunesmith.names import OPERATOR, OPERATORS
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import Preparation
 from workers.sandbox.limits import about_memory
-from workers.tvm_backend.frontends import records
 from workers.tvm_backend.warm import warm
 
 MODEL, MODULE, PARAMS = "model", "module.json", "params.npz"
@@ -64,23 +63,6 @@ class Importer:
         of the module and not what somebody says that it is.
         """
         return told(_split)
-
-    def open_records(self) -> dict[str, Any]:
-        """A user's file of records: how many groups of rows it has, and its manifest."""
-
-        def opened() -> dict[str, Any]:
-            self._records = records.RecordFile()
-            return self._records.about()
-
-        return told(opened)
-
-    def read_records(self, group: int) -> dict[str, Any]:
-        """The rows of a group become a file; their number."""
-        return told(lambda: self._records.group(group))
-
-    def describe_workloads(self, names: list[str]) -> dict[str, Any]:
-        """What the modules of workloads are. Call it in a box that has seen no user's file but them."""
-        return told(lambda: records.describe(names))
 
 
 def told(work: Callable[[], Any]) -> dict[str, Any]:

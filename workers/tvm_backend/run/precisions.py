@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tunesmith.errors import PrecisionUnavailable, first_line
 from tunesmith.measuring.agreement import distance
 from tunesmith.preparation import PLAIN, Preparation
+from workers.tvm_backend.build.boxed_records import RecordImporter
 from workers.tvm_backend.frontends import boxed_import
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ NOT_FINITE = "its outputs are not finite where float32's are"
 Outputs = list[NDArray[Any]]
 
 
-class Importer(boxed_import.Importer):
+class Importer(RecordImporter):
     """An importer that also says in which precision a model may be computed."""
 
     def __init__(self, torch: bool = False) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tunesmith.dataset.parquet import DatasetReader
 from tunesmith.dataset.rows import Definition, canonical
-from workers.tvm_backend.frontends import schedule_records
+from workers.tvm_backend.build import schedule_records
 
 FILE, CONVERTED, ROWS = "model", "converted.parquet", "rows.jsonl"
 """Files in the box's folder: the user's, what is made of it where it is no dataset, and the rows asked for last."""
