@@ -109,7 +109,14 @@ def _record(entry: Mapping[str, Any]) -> DatabaseRecord:
     return DatabaseRecord(
         workload=(str(key), str(module)),
         trace=entry["trace"],
-        run_seconds=tuple(latency.get("samples") or [latency["median"]]),
+        run_seconds=_seconds(latency, entry.get("estimated_latency")),
         target=entry["target"],
         args=tuple(TensorSpec(str(dtype), tuple(shape)) for dtype, shape in workload["args"]),
     )
+
+
+def _seconds(latency: Mapping[str, Any] | None, estimate: Mapping[str, Any] | None) -> tuple[float, ...]:
+    """Latencies as measured, else the estimate of a schedule that was not."""
+    if latency is None:
+        return (float((estimate or {})["seconds"]),)
+    return tuple(latency.get("samples") or [latency["median"]])

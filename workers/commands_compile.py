@@ -1,4 +1,4 @@
-"""``tunesmith compile``: a deployable library with the tuned schedules applied."""
+"""``tunesmith compile``: a deployable library with the tuned schedules applied, or what is known without tuning."""
 
 from __future__ import annotations
 
@@ -6,67 +6,234 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tunesmith.budget import UNMEASURED
 from tunesmith.cli.checks import check_model, check_output_file, parse_inputs
-from tunesmith.cli.options import Inputs, Json
+from tunesmith.cli.options import Inputs, Json, Key
 from tunesmith.cli.progress import shown
+from tunesmith.cli.summary import sources_in_words
+from tunesmith.data_folder import DATABASE
+from tunesmith.errors import InvalidInput
 from tunesmith.full_disk import writing
+from tunesmith.names import AUTO, DEFAULT_PRECISION
+from tunesmith.operators import looks_like_operator
+from tunesmith.options import JobOptions
 from tunesmith.schedule_log import ScheduleLog, read_log
+from tunesmith.states import JobState
 from tunesmith.targets import Target
+from tunesmith.unmeasured import Answer, Source
 from workers.quiet import libraries_are_quiet
-from workers.tvm_backend.build.local_model import LocalModel, local_target, target_of
+from workers.tvm_backend.build.local_model import LocalModel, default_preparation, local_target, target_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+DATA_DIR = Path(".tunesmith")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What was compiled: ``note`` is the model's, ``answers`` are the schedules that were chosen without a log."""
+
+    target: Target
+    preparation: str
+    schedules: int
+    missing: list[str]
+    note: str = ""
+    answers: list[Answer] = field(default_factory=list)
 
 
 def compile_(
     model: Annotated[str, typer.Argument(help="An .onnx or .pt2 file, or an operator spec.")],
-    log: Annotated[Path, typer.Option(help="best.jsonl, or a folder with a MetaSchedule database.")],
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            help="best.jsonl, or a folder with a MetaSchedule database (default: what the data folder knows; the rest "
+            "is chosen without measuring)."
+        ),
+    ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The library to write.")] = Path("model.so"),
     inputs: Inputs = None,
     target: Annotated[str | None, typer.Option(help="Target (default: the log's, otherwise this host's CPU).")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="float32, bf16 or int8, without a log (default: float32).")
+    ] = None,
+    data_dir: Annotated[
+        Path, typer.Option(help="Data folder with what earlier jobs found, without a log.", envvar="TUNESMITH_DATA_DIR")
+    ] = DATA_DIR,
     as_json: Json = False,
+    server: Annotated[
+        str | None, typer.Option("--server", help="Ask the coordinator at this address instead of the data folder.")
+    ] = None,
+    key: Key = None,
 ) -> None:
     """Compile a model with its tuned schedules, and list the tasks without one."""
     shapes = parse_inputs(inputs or [])
     check_model(model)
     check_output_file(output)
-    given = read_log(log)
-    with libraries_are_quiet(), shown("compiling", as_json), writing(output):
-        goal = local_target(target) if target else target_of(given.records) or local_target("cpu")
-        missing, note = _compile(model, shapes, output, goal, given)
+    options = _options(log, precision)
+    given = read_log(log) if log is not None else None
+    with libraries_are_quiet(), shown("compiling", as_json), writing(output), _library(output) as library:
+        if given is not None:
+            done = _by_log(model, shapes, library, target, given)
+        elif server is not None:
+            done = _by_server(model, shapes, library, target or "cpu", (server, key), options)
+        else:
+            done = _by_knowledge(model, shapes, library, local_target(target or "cpu"), data_dir, options)
     if as_json:
-        answer = {
-            "path": str(output),
-            "target": goal.to_json(),
-            "preparation": given.preparation.key,
-            "schedules": len(given.records),
-            "missing": missing,
-            "note": note or None,
-        }
-        print(json.dumps(answer))
+        print(json.dumps(_body(output, done)))
         return
     print(output)
-    if note:
-        print(f"note: {note}", file=sys.stderr)
-    for name in missing:
+    if done.note:
+        print(f"note: {done.note}", file=sys.stderr)
+    if done.answers:
+        print(f"schedules: {sources_in_words(answer.source for answer in done.answers)}", file=sys.stderr)
+    for name in done.missing:
         print(f"no schedule for {name}: it keeps the default one", file=sys.stderr)
 
 
-def _compile(
-    model: str, shapes: dict[str, tuple[int, ...]], output: Path, target: Target, given: ScheduleLog
-) -> tuple[list[str], str]:
-    """The tasks that keep their default schedules, and the model's note.
+def _body(output: Path, done: Compiled) -> dict[str, Any]:
+    return {
+        "path": str(output),
+        "target": done.target.to_json(),
+        "preparation": done.preparation,
+        "schedules": done.schedules,
+        "missing": done.missing,
+        "note": done.note or None,
+        "answers": [
+            {"task": answer.task, "workload": answer.workload}
+            | {name: value for name, value in answer.to_json().items() if name != "trace"}
+            for answer in done.answers
+        ],
+    }
 
-    No library is left where the log has schedules and none fits.
-    """
+
+@contextmanager
+def _library(output: Path) -> Iterator[Path]:
+    """Where to write a library, which becomes ``output`` once it is whole."""
     with tempfile.TemporaryDirectory(prefix="tunesmith-compile-") as folder:
-        local = LocalModel(model, shapes, Path(folder), given.preparation)
         library = Path(folder) / "library.so"
-        missing = local.compile(library, target, given.records)
+        yield library
         output.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(library, output)
         output.chmod(library.stat().st_mode)
-    return missing, local.note
+
+
+def _by_log(
+    model: str, shapes: dict[str, tuple[int, ...]], library: Path, target: str | None, given: ScheduleLog
+) -> Compiled:
+    """No library is left where the log has schedules and none fits."""
+    goal = local_target(target) if target else target_of(given.records) or local_target("cpu")
+    local = LocalModel(model, shapes, library.parent, given.preparation)
+    missing = local.compile(library, goal, given.records)
+    return Compiled(goal, given.preparation.key, len(given.records), missing, local.note)
+
+
+def _options(log: Path | None, precision: str | None) -> JobOptions:
+    """What the model's preparation depends on.
+
+    Raises:
+        InvalidInput, UnknownPrecision: a log has its own precision; ``auto`` needs a job to compare in.
+    """
+    if log is not None and precision is not None:
+        raise InvalidInput(
+            "the log says in which precision its schedules compute: leave --precision out",
+            field="precision",
+            value=precision,
+        )
+    if precision == AUTO:
+        raise InvalidInput(
+            "precision auto compares outputs, which a job does: run 'tunesmith tune MODEL --trials 0 --precision auto "
+            "--out DIR', then compile with --log DIR/best.jsonl",
+            field="precision",
+            value=precision,
+        )
+    options = JobOptions(precision=precision or DEFAULT_PRECISION)
+    options.check_values()
+    return options
+
+
+def _by_server(
+    model: str,
+    shapes: dict[str, tuple[int, ...]],
+    library: Path,
+    target: str,
+    connection: tuple[str, str | None],
+    options: JobOptions,
+) -> Compiled:
+    """By a job without trials."""
+    from tunesmith.cli.jobs import failure  # the client's library, which a log does without
+    from tunesmith.client import Client
+
+    log = library.with_name("best.jsonl")
+    with Client(*connection) as client:
+        about: dict[str, Any] = {"operator": model}
+        if not looks_like_operator(model):
+            about = {"model_id": client.wait_model(client.upload_model(model, inputs=shapes).id).id}
+        job = client.wait(client.submit(target=target, trials=UNMEASURED, precision=options.precision, **about).id)
+        if job.state is not JobState.SUCCEEDED:
+            raise failure(job)
+        client.download_best(job.id, log)
+    done = _by_log(model, shapes, library, None, read_log(log))
+    return replace(done, answers=[_answer(json.loads(line)) for line in log.read_text().splitlines()])
+
+
+def _answer(line: dict[str, Any]) -> Answer:
+    """What a line of the log says of its schedule's source."""
+    seconds = (line["latency"] or {}).get("median") or (line["estimated_latency"] or {}).get("seconds")
+    source, relative = Source(line["provenance"]["source"]), line["provenance"]["relative"]
+    return Answer(line["task"], line["workload"]["hash"], source, seconds, relative, line["trace"])
+
+
+def _by_knowledge(
+    model: str,
+    shapes: dict[str, tuple[int, ...]],
+    library: Path,
+    target: Target,
+    data_dir: Path,
+    options: JobOptions,
+) -> Compiled:
+    from workers.core.unmeasured_model import records, schedules  # the database's library, which a log does without
+
+    local = LocalModel(model, shapes, library.parent, default_preparation(model, target, options))
+    with _dataset(data_dir) as session:
+        found = schedules(local.module, target, session)
+    made = records(found, target)
+    missing = local.compile(library, target, made)
+    return Compiled(target, local.preparation.key, len(made), missing, local.note, [answer for _, answer in found])
+
+
+@contextmanager
+def _dataset(data_dir: Path) -> Iterator[Session | None]:
+    """A session that reads what earlier jobs left; None where none ran.
+
+    Raises:
+        SchemaMismatch: another version keeps it.
+    """
+    from db import revision
+    from db.engine import create_engine, session_factory, sqlite_url
+
+    path = data_dir.expanduser().absolute() / DATABASE
+    if not path.is_file():
+        if data_dir != DATA_DIR:
+            raise InvalidInput(
+                f"there is no database in {data_dir}: give the data folder of a stack, or leave it out",
+                field="data_dir",
+                value=str(data_dir),
+            )
+        yield None
+        return
+    revision.check(sqlite_url(path))
+    engine = create_engine(sqlite_url(path))
+    try:
+        with session_factory(engine, read_only=True)() as session:
+            yield session
+    finally:
+        engine.dispose()

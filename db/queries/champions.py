@@ -62,6 +62,14 @@ def of_workloads(
     return found
 
 
+def known(session: Session, workloads: Collection[str], target: str) -> set[str]:
+    """Those of some workloads that have a measured champion on a target, whatever the state of the caches."""
+    query = sa.select(Schedule.workload_hash).where(
+        Schedule.workload_hash.in_(workloads), Schedule.target_hash == target, Schedule.simulated.is_(False)
+    )
+    return set(session.scalars(query))
+
+
 @dataclass(frozen=True)
 class AdoptableChampion:
     """A champion that another job found for a task, in seconds."""

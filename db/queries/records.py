@@ -164,29 +164,37 @@ def latest_baseline(session: Session, workload: str, target: str, cache: CacheSt
 
 
 def best_of_family(
-    session: Session, workload: str, target: str, job_id: str, workloads: int, each: int
+    session: Session,
+    workload: str,
+    family: tuple[str, float],
+    target: str,
+    job_id: str | None,
+    workloads: int,
+    each: int,
 ) -> list[Sequence[Record]]:
     """The fastest records, fastest first, of other workloads of the same family on a target: those nearest in FLOPs.
 
     Args:
+        workload: hash of one that need not be known.
+        family: name of its family, and its FLOPs.
         job_id: job whose records count even if its device is simulated.
         workloads: how many other ones.
         each: records of each.
     """
-    mine = session.get_one(WorkloadRow, workload)
+    name, flops = family
     counts = (
         Record.target_hash == target,
         Record.latency.is_not(None),
         Record.sketch_hash.is_not(None),
         _measured(),
-        sa.or_(Record.job_id == job_id, _real()),
+        _real() if job_id is None else sa.or_(Record.job_id == job_id, _real()),
     )
     query = sa.select(WorkloadRow.hash, WorkloadRow.flops).where(
-        WorkloadRow.family == mine.family,
+        WorkloadRow.family == name,
         WorkloadRow.hash != workload,
         sa.exists().where(Record.workload_hash == WorkloadRow.hash, *counts),
     )
-    size = math.log1p(mine.flops)
+    size = math.log1p(flops)
     found = sorted(session.execute(query), key=lambda row: (abs(math.log1p(row.flops) - size), row.hash))
     fastest = sa.select(Record).where(*counts).order_by(Record.latency, Record.id).limit(each)
     return [session.scalars(fastest.where(Record.workload_hash == row.hash)).all() for row in found[:workloads]]

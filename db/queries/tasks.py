@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, defer
 
-from db.models import Batch, Family, JobTask, Record, Round, WorkloadRow
+from db.models import Batch, Family, Job, JobTask, Record, Round, WorkloadRow
+from tunesmith.budget import UNMEASURED
 from tunesmith.states import OPEN_WORK
 from tunesmith.types import Candidate
 
@@ -18,6 +19,13 @@ def pending(session: Session, job_task_id: int) -> set[Candidate]:
     query = sa.select(Batch.candidates).join(Round, Batch.round_id == Round.id)
     rows = session.scalars(query.where(Round.job_task_id == job_task_id, Batch.state.in_(OPEN_WORK)))
     return {Candidate.from_json(value) for candidates in rows for value in candidates}
+
+
+def replaced_unmeasured(session: Session, job_id: str) -> set[str]:
+    """Workloads of direct tasks whose alternatives have the answer, in a job that measures nothing."""
+    query = sa.select(JobTask.alternative_of).join(Job, JobTask.job_id == Job.id)
+    query = query.where(Job.id == job_id, Job.budget_trials == UNMEASURED, JobTask.alternative_of.is_not(None))
+    return {str(workload) for workload in session.scalars(query.where(JobTask.answer.is_not(None)))}
 
 
 def tasks(

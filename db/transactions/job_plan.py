@@ -19,6 +19,7 @@ from db.transactions.upsert import insert_missing
 from tunesmith.events import PrecisionChosen
 from tunesmith.preparation import Preparation
 from tunesmith.states import JobState, ModelState
+from tunesmith.unmeasured import Answer
 
 MOST_REASON = 1000
 """Characters of the reason for a precision."""
@@ -38,6 +39,8 @@ class PlannedTask:
     alternative_of: str | None = None
     problem: dict[str, Any] | None = None
     """Why the design space cannot be opened, if so: the task keeps its default schedule."""
+    answer: Answer | None = None
+    """The schedule that a job gives which measures nothing."""
 
 
 def store_target(session: Session, target_hash: str, json: dict[str, Any], device_class: str) -> None:
@@ -82,6 +85,7 @@ def store_plan(session: Session, job: Job, target_hash: str, planned: Sequence[P
             sketches=list(task.sketches),
             exhausted=not task.tunable,
             alternative_of=task.alternative_of,
+            answer=task.answer.to_json() if task.answer is not None else None,
         )
         session.add(row)
         if task.problem is not None:

@@ -22,6 +22,7 @@ from tunesmith import metaschedule
 from tunesmith.answers.jobs import CheckBody, ReferenceBody, Verified
 from tunesmith.errors import Conflict
 from tunesmith.types import TensorSpec, cache_state
+from tunesmith.unmeasured import CONFIDENCE, Source
 
 SCHEMA = "tunesmith.schedule/1"
 TVM_VERSION = "0.27"
@@ -33,7 +34,7 @@ CHUNK = 1 << 20
 class Line:
     """A task that the model runs, and its champion if one beats the default schedule.
 
-    ``checked``: by the job's evaluation.
+    ``checked``: by the job's evaluation. A job that measures nothing may have an ``answer`` in place of a champion.
     """
 
     task: JobTask
@@ -43,6 +44,16 @@ class Line:
     finder: Job | None
     baseline: Record | None
     checked: bool
+
+    @property
+    def answer(self) -> dict[str, Any] | None:
+        """The schedule that was not measured."""
+        return self.task.answer if self.champion is None else None
+
+    @property
+    def trace(self) -> list[Any] | None:
+        """The schedule; None where the default one stands."""
+        return self.champion.trace if self.champion is not None else (self.answer or {}).get("trace")
 
     @property
     def args(self) -> tuple[TensorSpec, ...]:
@@ -132,8 +143,9 @@ def _body(best: Best, line: Line, blobs: BlobStore) -> dict[str, Any]:
             "flops": round(line.workload.flops),
         },
         "target": best.target,
-        "trace": line.champion.trace if line.champion is not None else None,
+        "trace": line.trace,
         "latency": _latency(shown, line.champion.latency if line.champion is not None else None),
+        "estimated_latency": {"seconds": line.answer["seconds"]} if line.answer is not None else None,
         "untuned_latency": None if task.untuned_seconds is None else {"median": task.untuned_seconds},
         "verified": _json((line.record and verified.of_schedule(line.record.confirmation)) or model),
         "model_verified": _json(model),
@@ -184,8 +196,17 @@ def _provenance(best: Best, line: Line, record: Record | None) -> dict[str, Any]
         "device": environment.get("device", ""),
         "cache": cache_state(environment).value,
         "simulated": bool(environment.get("simulated")),
+        **_source(line),
         "measured_at": record.created_at.isoformat() if record is not None else None,
     }
+
+
+def _source(line: Line) -> dict[str, Any]:
+    """Where the schedule comes from, and how far it may be trusted."""
+    if line.answer is not None:
+        return {key: line.answer[key] for key in ("source", "confidence", "relative")}
+    source = Source.DEFAULT if line.champion is None else Source.MEASURED
+    return {"source": source.value, "confidence": CONFIDENCE[source], "relative": None}
 
 
 def archive(best: Best, blobs: BlobStore) -> Iterator[bytes]:
@@ -219,7 +240,7 @@ def _texts(best: Best, blobs: BlobStore) -> dict[str, str]:
         model=best.model.name,
         target=best.target,
         inputs=[TensorSpec(dtype, tuple(shape), name) for name, dtype, shape in best.model.inputs or []],
-        records=[_database_record(best, line, blobs) for line in best.lines if line.champion is not None],
+        records=[_database_record(best, line, blobs) for line in best.lines if line.trace is not None],
         preparation=best.model.preparation,
         tvm=best.tvm,
         simulated=best.job.simulated,
@@ -227,12 +248,17 @@ def _texts(best: Best, blobs: BlobStore) -> dict[str, str]:
 
 
 def _database_record(best: Best, line: Line, blobs: BlobStore) -> metaschedule.DatabaseRecord:
-    assert line.champion is not None
+    assert line.trace is not None
     workload = json.loads(blobs.get_bytes(line.workload.metaschedule_blob))
-    samples = intervals.samples_of(line.record) if line.record is not None else [line.champion.latency]
+    if line.answer is not None:
+        samples = [line.answer["seconds"]]
+    elif line.record is not None:
+        samples = intervals.samples_of(line.record)
+    else:
+        samples = [line.champion.latency] if line.champion is not None else []
     return metaschedule.DatabaseRecord(
         workload=(str(workload[0]), str(workload[1])),
-        trace=line.champion.trace,
+        trace=line.trace,
         run_seconds=tuple(samples),
         target=best.target,
         args=line.args,

@@ -38,6 +38,9 @@ def _better(task: JobTask, found: Mapping[str, Schedule]) -> Schedule | None:
 
 def _latencies(tasks: Sequence[JobTask], better: Mapping[str, Schedule | None]) -> dict[str, TaskLatency[str]]:
     bests = {key: None if champion is None else champion.latency for key, champion in better.items()}
+    for task in tasks:
+        if bests[task.workload_hash] is None and task.answer is not None:
+            bests[task.workload_hash] = task.answer["seconds"]
     return {
         task.workload_hash: TaskLatency(
             task.weight, task.untuned_seconds, bests[task.workload_hash], task.alternative_of

@@ -134,9 +134,8 @@ def test_no_process_is_told_a_secret(stack: Detached) -> None:
 JOBS = [
     ({"target": "abacus"}, ["--target", "abacus"], "unknown_target", "target", "accepted are"),
     ({"target": {"kind": "llvm"}}, ["--target", '{"kind": "llvm"}'], "unknown_target", "target", "num-cores"),
-    ({"budget": {"trials": 0}}, ["--trials", 0], "invalid_budget", "budget.trials", "1 to 1000000"),
-    ({"budget": {"trials": -3}}, ["--trials", -3], "invalid_budget", "budget.trials", "1 to 1000000"),
-    ({"budget": {"trials": 10**9}}, ["--trials", 10**9], "invalid_budget", "budget.trials", "1 to 1000000"),
+    ({"budget": {"trials": -3}}, ["--trials", -3], "invalid_budget", "budget.trials", "0 to 1000000"),
+    ({"budget": {"trials": 10**9}}, ["--trials", 10**9], "invalid_budget", "budget.trials", "0 to 1000000"),
     ({"budget": {"seconds": 0}}, ["--time", 0], "invalid_budget", "budget.seconds", "must be"),
     ({"budget": {"seconds": -1}}, ["--time", -1], "invalid_budget", "budget.seconds", "must be"),
     ({"budget": {"seconds": 1e12}}, ["--time", 1e12], "invalid_budget", "budget.seconds", "30 days"),

@@ -5,11 +5,9 @@ Then ``kill -9`` of anything, in the middle of a job: every trial is accounted f
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import zipfile
@@ -25,7 +23,7 @@ import pytest
 from onnx import TensorProto, helper
 from simulated_device import simulated_device
 from small_nets import Net, by_onnxruntime
-from stack_probe import children, nothing_left, processes, wait_for
+from stack_probe import check_records, children, nothing_left, processes, wait_for
 
 from benchmarks.harness import jobs
 from benchmarks.tuners import plan, service
@@ -131,7 +129,7 @@ def test_the_cli_says_why_a_job_failed(stack, capsys, tmp_path):
     [
         ({"target": "abacus"}, UnknownTarget),
         ({"search": "magic"}, UnknownSearcher),
-        ({"trials": 0}, InvalidBudget),
+        ({"trials": 0, "seconds": 5.0}, InvalidBudget),
         ({"trials": -3}, InvalidBudget),
         ({"trials": 10**9}, InvalidBudget),
         ({"seconds": 0.0}, InvalidBudget),
@@ -151,7 +149,9 @@ def test_a_bad_model_is_rejected_with_its_reason(client, tmp_path):
         client.wait_model(client.upload_model(path).id)
 
 
-def test_the_faster_of_two_convolutions_is_in_the_model(client: Client, tmp_path: Path) -> None:
+def test_the_faster_of_two_convolutions_is_in_the_model(
+    stack: EmbeddedStack, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     net = Net(*SHAPE)
     path = net.save(tmp_path / "net.onnx", net.op("Relu", net.conv(net.op("Relu", net.conv("x", 32)), 32)))
     model = client.wait_model(client.upload_model(path).id, timeout=WAIT)
@@ -180,6 +180,16 @@ def test_the_faster_of_two_convolutions_is_in_the_model(client: Client, tmp_path
     x = np.random.default_rng(1).standard_normal(SHAPE).astype(np.float32)
     ours, (theirs,) = machine["main"](tvm.runtime.tensor(x)).numpy(), by_onnxruntime(path, x)
     assert np.abs(ours - theirs).max() < 1e-4 * np.abs(theirs).max()
+
+    # What the job found is an answer now, without a measurement.
+    library = tmp_path / "answered.so"
+    assert run_command_line(["compile", str(path), "--server", stack.url, "-o", str(library), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert "measured" in {each["source"] for each in answer["answers"]}
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
+    assert np.abs(machine["main"](tvm.runtime.tensor(x)).numpy() - theirs).max() < 1e-4 * np.abs(theirs).max()
+    (job,) = client.jobs(sort="-created_at", limit=1).items
+    assert (job.progress.trials, job.check, job.verify) == (0, None, False)
 
 
 def test_a_task_that_cannot_be_scheduled_keeps_its_default_and_no_input_is_outside(
@@ -359,18 +369,6 @@ def trials(client, job_id):
 def more_trials(client, job_id, what):
     before = trials(client, job_id)
     wait_for(lambda: trials(client, job_id) > before, what, WAIT)
-
-
-def check_records(data_dir, job_id, trials):
-    """Each index of each batch has one record; the default schedule is not a trial."""
-    with contextlib.closing(sqlite3.connect(data_dir / "tunesmith.db")) as db:
-        batches = db.execute("select id, json_array_length(candidates) from batches where job_id = ?", [job_id])
-        expected = {(batch, index) for batch, size in batches for index in range(size)}
-        query = 'select batch_id, "index", sketch_hash from records where job_id = ?'
-        records = db.execute(query, [job_id]).fetchall()
-    assert len(records) == len({row[:2] for row in records})
-    assert {row[:2] for row in records} == expected
-    assert sum(row[2] is not None for row in records) == trials
 
 
 @pytest.mark.timeout(400)

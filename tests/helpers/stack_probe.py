@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -69,3 +71,15 @@ def nothing_left(data_dir: Path, within: float) -> bool:
             return False
         time.sleep(0.1)
     return True
+
+
+def check_records(data_dir, job_id, trials):
+    """Each index of each batch has one record; the default schedule is not a trial."""
+    with contextlib.closing(sqlite3.connect(data_dir / "tunesmith.db")) as db:
+        batches = db.execute("select id, json_array_length(candidates) from batches where job_id = ?", [job_id])
+        expected = {(batch, index) for batch, size in batches for index in range(size)}
+        query = 'select batch_id, "index", sketch_hash from records where job_id = ?'
+        records = db.execute(query, [job_id]).fetchall()
+    assert len(records) == len({row[:2] for row in records})
+    assert {row[:2] for row in records} == expected
+    assert sum(row[2] is not None for row in records) == trials

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from tunesmith.answers.base import Answer, Body
-from tunesmith.budget import DEFAULT_TRIALS, MAX_SECONDS, MAX_TRIALS
+from tunesmith.budget import DEFAULT_TRIALS, MAX_SECONDS, MAX_TRIALS, UNMEASURED
 from tunesmith.dataset.collecting import JobKind
 from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState
 from tunesmith.measuring.ratio import Verdict
@@ -17,6 +17,7 @@ from tunesmith.messages import Confirmation
 from tunesmith.options import JobOptions
 from tunesmith.states import JobState, RoundState, is_final
 from tunesmith.types import StopReason
+from tunesmith.unmeasured import Source
 
 INTERVAL = "Seconds: where the median of a second measurement would lie, nineteen times of twenty."
 
@@ -26,8 +27,8 @@ class BudgetBody(Body):
 
     trials: int | None = Field(
         None,
-        description=f"1 to {MAX_TRIALS}; {DEFAULT_TRIALS} when no limit is given.",
-        json_schema_extra={"minimum": 1, "maximum": MAX_TRIALS},
+        description=f"1 to {MAX_TRIALS}; {DEFAULT_TRIALS} when no limit is given. 0: answers without measuring.",
+        json_schema_extra={"minimum": UNMEASURED, "maximum": MAX_TRIALS},
     )
     seconds: float | None = Field(
         None,
@@ -207,6 +208,20 @@ class Verified(Answer):
     reference: str
 
 
+class UnmeasuredBody(Answer):
+    """A schedule that was not measured on its task.
+
+    ``seconds``: scaled from the ``relative``'s latency by the FLOPs, or estimated. ``relative``: workload that a
+    rescaled schedule was measured on. ``confidence``: share of tasks of which such a schedule is within a tenth of what
+    a search finds.
+    """
+
+    source: Source
+    seconds: float | None
+    relative: str | None
+    confidence: float
+
+
 class TaskBody(Answer):
     """A task of a job. ``share`` is its part of the model's estimated latency now, ``budget_share`` of the trials.
 
@@ -218,6 +233,7 @@ class TaskBody(Answer):
     faster one, which is ``in_use``. An alternative's ``best_latency`` is null until a schedule beats its own default.
     ``reason``: why the task keeps its default schedule, where that is no choice: its design space cannot be opened, all
     its candidates fail, or their outputs cannot be checked.
+    ``answer``: the schedule that a job of 0 trials gives the task, where no measured one is known.
     """
 
     id: int
@@ -244,6 +260,7 @@ class TaskBody(Answer):
     budget_share: float
     belief: dict[str, Any] | None
     verified: Verified | None
+    answer: UnmeasuredBody | None
 
 
 class FamilyBody(Answer):

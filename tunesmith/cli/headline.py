@@ -24,6 +24,10 @@ def headline(summary: dict[str, Any]) -> list[Line]:
     """The lines of ``summary.json``'s latencies: against the fastest other runtime first, then the untuned build."""
     source = summary["latency_source"]
     tuned, untuned, speedup = summary["tuned_seconds"], summary["untuned_seconds"], summary["speedup"]
+    if tuned is None:
+        return [("latency", "not measured")]
+    if source != "measured" and untuned is None:
+        return [("latency", f"{seconds(tuned)}, the sum of what earlier jobs measured")]
     if source != "measured":
         how = INVENTED if source == "simulated" else "estimated from its tasks, not measured end to end"
         return [("latency", f"{seconds(tuned)}: {_faster(speedup)} than untuned, {seconds(untuned)}"), ("", how)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,14 @@ from tunesmith.client import Client, Job
 from tunesmith.full_disk import writing
 from tunesmith.measuring.checked import CheckState, against_float32
 from tunesmith.measuring.ratio import Verdict
+from tunesmith.unmeasured import Source
+
+SOURCES = {
+    Source.MEASURED: "measured by earlier jobs",
+    Source.RESCALED: "rescaled from relatives",
+    Source.ESTIMATED: "chosen by the static model",
+    Source.DEFAULT: "default",
+}
 
 
 def summarise(client: Client, job: Job, model: str, target: str, spent: float) -> dict[str, Any]:
@@ -137,7 +146,12 @@ def float32_outputs(references: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _schedules(tasks: list[dict[str, Any]]) -> str:
-    """How many of the schedules in use are better than the default ones, and how far they were checked."""
+    """How many of the schedules in use are better than the default ones, and how far they were checked.
+
+    A job that measured nothing says where they come from.
+    """
+    if any(task.get("answer") for task in tasks):
+        return sources_in_words(task_source(task) for task in tasks if task["in_use"])
     better = [task for task in tasks if task["in_use"] and better_than_default(task)]
     errors = [task["verified"]["error"] for task in better if task["verified"]]
     if not errors:
@@ -147,6 +161,19 @@ def _schedules(tasks: list[dict[str, Any]]) -> str:
         f"{len(better)} better than the default ones, {each} with the same outputs: "
         f"error {max(errors):.1e} of the largest value at most"
     )
+
+
+def task_source(task: Mapping[str, Any]) -> Source:
+    """Where the schedule of a task comes from, in a job that measured nothing."""
+    if task.get("answer"):
+        return Source(task["answer"]["source"])
+    return Source.DEFAULT if task["best_latency"] is None else Source.MEASURED
+
+
+def sources_in_words(sources: Iterable[Source]) -> str:
+    """How many schedules there are from each source."""
+    count = Counter(sources)
+    return ", ".join(f"{count[source]} {SOURCES[source]}" for source in Source if count[source])
 
 
 def _effort(summary: dict[str, Any]) -> str:

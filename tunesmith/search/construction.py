@@ -28,19 +28,21 @@ APART = 2
 """Knobs in which two proposed points of a sketch differ at least, where it has so many."""
 
 
-def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int) -> PointBatch:
+def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int, drawn: int = DRAWN) -> PointBatch:
     """Up to ``n`` distinct points that the prior thinks best, unlike each other; none where it knows none.
+
+    ``drawn`` random points are where it starts from.
 
     First each sketch that is worth it has a turn, by the best that the prior expects of it, then every other one is the
     best of all.
     """
-    pool = space.at(rng.permutation(space.size)) if space.size <= DRAWN else space.sample(rng, DRAWN)
+    pool = space.at(rng.permutation(space.size)) if space.size <= drawn else space.sample(rng, drawn)
     cost = prior(pool)
     if np.isnan(cost).all():
         return pool.take(slice(0, 0))
     familiar = np.bincount(pool.sketch, np.isfinite(cost), minlength=len(space.sketches)) > 0
     pool, cost = _best(space, pool, _certain(pool, cost, familiar))
-    for _ in range(STEPS if space.size > DRAWN else 0):
+    for _ in range(STEPS if space.size > drawn else 0):
         moved = space.neighbours(rng, pool)
         found = _certain(moved, prior(moved), familiar)
         pool, cost = _best(space, concat([pool, moved]), np.concatenate([cost, found]))

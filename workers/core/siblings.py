@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from db.models import Record
-from db.queries import records, sketches
+from db.models import Record, WorkloadRow
+from db.queries import by_key, records, sketches
 from db.queries.work_parts import RoundSubject
 from tunesmith.space.rescale import rescaled
 from tunesmith.types import Candidate
 from workers.tvm_backend.design_space.sketch import SketchBody
+from workers.tvm_backend.design_space.unmeasured import Relative
 
 WORKLOADS = 4
 """Other workloads whose records are looked at: the nearest in size."""
@@ -23,26 +25,55 @@ EACH = 4
 
 def suggestions(session: Session, subject: RoundSubject) -> list[Candidate]:
     """Candidates of the task, each once: first the fastest of each of the other workloads, then the second ones."""
-    found = records.best_of_family(session, subject.workload, subject.target_hash, subject.job_id, WORKLOADS, EACH)
+    mine = by_key.existing(session, WorkloadRow, subject.workload)
+    own = {key: SketchBody.from_json(body) for key, body in sketches.get(session, subject.sketches).items()}
+    about = Subject(mine.hash, mine.family, mine.flops, [own[key] for key in subject.sketches])
+    return [found.candidate for found in relatives(session, about, subject.target_hash, subject.job_id)]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A workload that schedules are wanted for; ``bodies``: the sketches of its design space."""
+
+    workload: str
+    family: str
+    flops: float
+    bodies: Sequence[SketchBody]
+
+
+def relatives(session: Session, subject: Subject, target: str, job_id: str | None = None) -> list[Relative]:
+    """What was fast on other workloads of the family, rescaled, each once: first the fastest of each of them.
+
+    Args:
+        job_id: job whose records count even if its device is simulated.
+    """
+    family = (subject.family, subject.flops)
+    found = records.best_of_family(session, subject.workload, family, target, job_id, WORKLOADS, EACH)
     rows = [row for place in itertools.zip_longest(*found) for row in place if row is not None]
-    wanted = {*subject.sketches, *(str(row.sketch_hash) for row in rows)}
-    bodies = {key: SketchBody.from_json(body) for key, body in sketches.get(session, wanted).items()}
-    made = (_rescaled(row, bodies, subject.sketches) for row in rows)
-    return list(dict.fromkeys(candidate for candidate in made if candidate is not None))
+    others = sketches.get(session, {str(row.sketch_hash) for row in rows})
+    bodies = {key: SketchBody.from_json(body) for key, body in others.items()}
+    sizes = {row.workload_hash: by_key.existing(session, WorkloadRow, row.workload_hash).flops for row in rows}
+    made: dict[Candidate, Relative] = {}
+    for row in rows:
+        candidate = _rescaled(row, bodies[str(row.sketch_hash)], subject.bodies)
+        if candidate is not None:
+            ratio = subject.flops / sizes[row.workload_hash] if sizes[row.workload_hash] else 1.0
+            made.setdefault(candidate, Relative(candidate, row.workload_hash, float(row.latency or 0.0) * ratio))
+    return list(made.values())
 
 
-def _rescaled(row: Record, bodies: Mapping[str, SketchBody], own: Sequence[str]) -> Candidate | None:
+def _rescaled(row: Record, old: SketchBody, own: Sequence[SketchBody]) -> Candidate | None:
     """The record's candidate in the sketch with the same kinds of instructions: of several, that with most of them the
     very same."""
-    old, candidate = bodies[str(row.sketch_hash)], Candidate.from_json([row.sketch_hash, row.decisions])
+    candidate = Candidate.from_json([row.sketch_hash, row.decisions])
     trace = json.loads(old.trace)
     best, most = None, -1
-    for key in own:
-        other = json.loads(bodies[key].trace)
+    for body in own:
+        other = json.loads(body.trace)
         same = sum(a == b for a, b in zip(trace, other, strict=False))
         if [a[0] for a in trace] != [b[0] for b in other] or same <= most:
             continue
-        decisions = rescaled(candidate.decisions, old.knobs, bodies[key].knobs)
+        decisions = rescaled(candidate.decisions, old.knobs, body.knobs)
         if decisions is not None:
-            best, most = Candidate(key, decisions), same
+            best, most = Candidate(body.hash, decisions), same
     return best

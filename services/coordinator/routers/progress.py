@@ -32,7 +32,7 @@ from services.coordinator.cursors import (
 from services.coordinator.usecases import curve, forecast
 from services.coordinator.usecases.jobs import visible
 from tunesmith.answers.base import Page
-from tunesmith.answers.jobs import DecisionBody, FailureBody, FamilyBody, RoundBody, TaskBody, TrialBody
+from tunesmith.answers.jobs import DecisionBody, FailureBody, FamilyBody, RoundBody, TaskBody, TrialBody, UnmeasuredBody
 from tunesmith.measuring.interval import recorded_interval
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
@@ -198,11 +198,15 @@ class _Totals:
 
 @dataclass(frozen=True)
 class _TaskContext:
-    """What stands around the tasks of a page, by task: the allocator's scores at its latest choice, and records."""
+    """What stands around the tasks of a page, by task: the allocator's scores at its latest choice, and records.
+
+    ``replaced``: workloads whose alternatives have an answer of a job that measures nothing.
+    """
 
     belief: dict[str, float]
     champions: dict[int, Record]
     baselines: dict[int, Record]
+    replaced: set[str]
 
     @classmethod
     def read(cls, session: Session, job_id: str, tasks: Collection[int]) -> _TaskContext:
@@ -211,6 +215,7 @@ class _TaskContext:
             _belief(session, job_id),
             champion_rows.records_of_tasks(session, job_id, tasks),
             task_rows.baselines(session, job_id, tasks),
+            task_rows.replaced_unmeasured(session, job_id),
         )
 
 
@@ -230,7 +235,7 @@ def _task(row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, around:
         task,
         workload=task.workload_hash,
         family=family or workload.family,
-        in_use=task.id in totals.used,
+        in_use=_in_use(task, totals, around),
         flops=workload.flops,
         known_latency=task.known_seconds,
         rough_latency=task.rough_seconds,
@@ -243,7 +248,14 @@ def _task(row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, around:
         budget_share=task.trials / totals.trials if totals.trials else 0.0,
         belief=None if score is None else {"expected_gain": _finite(score), "uncertainty": None},
         verified=verified.of_schedule(record.confirmation) if tuned and record is not None else None,
+        answer=UnmeasuredBody.read(task.answer) if task.answer is not None else None,
     )
+
+
+def _in_use(task: JobTask, totals: _Totals, around: _TaskContext) -> bool:
+    """Whether the model runs it: an alternative that has an answer replaces its direct task."""
+    answered = task.alternative_of is not None and task.answer is not None
+    return answered or (task.id in totals.used and task.workload_hash not in around.replaced)
 
 
 def _finite(value: float | None) -> float | None:

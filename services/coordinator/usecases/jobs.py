@@ -128,7 +128,7 @@ def resume(context: InContext, caller: InCaller, job_id: str) -> JobBody:
 def change(context: InContext, caller: InCaller, job_id: str, request: JobChange) -> JobBody:
     """Change priority, budget or name of a job that is not over. Raises NotFound, Conflict, InvalidBudget."""
     if request.budget is not None:
-        check_budget(request.budget.trials, request.budget.seconds)
+        check_budget(request.budget.trials, request.budget.seconds, least=1)
 
     def work(session: Session) -> JobBody:
         job = visible(session, caller, job_id, lock=True)

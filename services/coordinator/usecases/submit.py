@@ -18,7 +18,7 @@ from services.coordinator.requests import JobRequest
 from services.coordinator.usecases import models
 from services.coordinator.usecases.describe import describe
 from tunesmith.answers.jobs import JobBody
-from tunesmith.budget import DEFAULT_TRIALS, check_budget
+from tunesmith.budget import DEFAULT_TRIALS, UNMEASURED, check_budget
 from tunesmith.dataset.collecting import Collecting, JobKind
 from tunesmith.dataset.workloads import list_text, parse_operators
 from tunesmith.errors import (
@@ -116,7 +116,8 @@ def check(request: JobRequest) -> None:
             field="cost_model",
             value=RANKER,
         )
-    check_budget(request.budget.trials, request.budget.seconds)
+    least = UNMEASURED if request.kind is JobKind.TUNE else 1
+    check_budget(request.budget.trials, request.budget.seconds, least)
     request.check_values()
 
 
@@ -186,7 +187,7 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
         shards=request.shards,
         created_at=clock.now(session),
         paused_seconds=0.0,
-        **{**request.values(), "precision": precision},
+        **{**request.values(), "precision": precision, "verify": request.verify and trials != UNMEASURED},
     )
     job_requests.submit(session, job, model)
     return job

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.parallel
 @pytest.mark.parametrize(
     ("change", "code", "field"),
     [
-        ({"budget": {"trials": 0}}, "invalid_budget", "budget.trials"),
+        ({"budget": {"trials": 0, "seconds": 5}}, "invalid_budget", "budget.seconds"),
         ({"budget": {"trials": -3}}, "invalid_budget", "budget.trials"),
         ({"budget": {"trials": 10**7}}, "invalid_budget", "budget.trials"),
         ({"budget": {"trials": 1.5}}, "invalid_budget", "budget.trials"),

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from coordinator_stack import Stack
 from fake_fleet import WORKER, Folder, Sent
 
-from db.models import Batch, Event, Job, Model, Record
+from db.models import Batch, Evaluation, Event, Job, Model, Record, Round
 from db.transactions import results, unreadable
 from tunesmith.messages import MeasureBatch, Unreadable
 from tunesmith.states import JobState, ModelState
@@ -104,3 +104,11 @@ def test_a_model_that_no_worker_can_read_is_rejected_with_the_reason(stack: Stac
     (model,) = stack.rows(Model)
     assert model.state is ModelState.REJECTED
     assert "it is new; all parts of the service have to be of one version" in model.error["detail"]
+
+
+def test_a_job_without_trials_measures_nothing_and_needs_no_device(stack: Stack) -> None:
+    job_id = stack.submit(budget={"trials": 0})
+    stack.finish(job_id)
+    assert stack.state(job_id) is JobState.SUCCEEDED
+    assert not stack.rows(Evaluation)
+    assert not stack.rows(Round)

@@ -65,7 +65,8 @@ def test_a_workload_starts_from_what_was_fast_on_similar_ones(context: Context) 
     with context.readers() as session:
         subject = work_parts.of_round(session, round_id)
         found = suggestions(session, subject)
-        best = records.best_of_family(session, subject.workload, subject.target_hash, "j2", 1, 1)[0][0]
+        family = ("matmul", 2.0 * 128 * 64 * 96)
+        best = records.best_of_family(session, subject.workload, family, subject.target_hash, "j2", 1, 1)[0][0]
     assert found
     assert {c.sketch for c in found} <= set(subject.sketches)
     inner = [d[1:] for d in found[0].decisions if isinstance(d, tuple)]
@@ -114,3 +115,27 @@ def test_a_list_of_operators_is_a_model_with_the_tasks_of_each(context: Context)
         assert len(both) == 2
         assert set(one) < set(both)
         assert [name for name, _, _ in session.get_one(Model, "m2").inputs] == ["o0_a", "o0_b", "o1_x"]
+
+
+def test_a_job_without_trials_answers_by_a_relative_or_the_static_model_unless_a_schedule_was_measured(
+    context: Context,
+) -> None:
+    core_flow.import_and_prepare(context, "nothing known", budget_trials=0)
+    core_flow.import_and_prepare(context)
+    core_flow.report(context, core_flow.propose(context))
+    core_flow.import_and_prepare(context, "measured", budget_trials=0)
+    core_flow.add_operator(context, "m2", "gemm:128x64x96:float32")
+    assert ingest.import_model(context, IngestModel(model_id="m2", attempt=1))
+    core_flow.import_and_prepare(context, "relative", "m2", budget_trials=0)
+    with context.readers() as session:
+        tasks = {task.job_id: task for task in session.scalars(sa.select(JobTask))}
+        fastest = min(row.latency for row in session.scalars(sa.select(Record)) if row.latency and row.sketch_hash)
+    estimated, rescaled = tasks["nothing known"].answer, tasks["relative"].answer
+    assert estimated is not None
+    assert (estimated["source"], estimated["relative"]) == ("estimated", None)
+    assert 0 < estimated["seconds"] < 1
+    assert estimated["trace"][0], "its instructions"
+    assert rescaled is not None
+    assert (rescaled["source"], rescaled["relative"]) == ("rescaled", tasks["measured"].workload_hash)
+    assert rescaled["seconds"] == pytest.approx(fastest * 128 * 64 * 96 / 64**3)
+    assert (tasks["measured"].answer, tasks["measured"].known_seconds) == (None, fastest)

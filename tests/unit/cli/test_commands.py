@@ -32,7 +32,7 @@ def no_stack(*arguments, **options):
         (("jobs", "list", "--nope"), "usage", 2),
         (("tune", "no-such-file.onnx", "--trials", "4"), "not_a_model", 2),
         (("tune", "gemm:8x8:float32", "--trials", "4"), "invalid_operator", 2),
-        (("tune", "gemm:8x8x8:float32", "--trials", "0"), "invalid_budget", 2),
+        (("tune", "gemm:8x8x8:float32", "--trials", "0", "--time", "9"), "invalid_budget", 2),
         (("tune", "gemm:8x8x8:float32", "--trials", "-5"), "invalid_budget", 2),
         (("tune", "gemm:8x8x8:float32", "--time", "0"), "invalid_budget", 2),
         (("tune", "gemm:8x8x8:float32", "--time", "nan"), "invalid_budget", 2),

@@ -102,6 +102,25 @@ SUMMARY = {
 }
 
 
+def test_a_job_that_measured_nothing_says_where_its_schedules_come_from():
+    task = {"tunable": True, "in_use": True, "trials": 0, "best_latency": None, "untuned_latency": None}
+    rest = {"verified": None, "answer": None}
+    tasks = [
+        task | rest | {"answer": {"source": "rescaled", "seconds": 1e-3}},
+        task | rest | {"answer": {"source": "estimated", "seconds": 2e-3}},
+        task | rest | {"best_latency": 1e-3, "known_latency": 1e-3},
+        task | rest | {"in_use": False},
+        task | rest,
+    ]
+    nothing = {"trials": 0, "untuned_seconds": None, "tuned_seconds": None, "speedup": None, "check": None}
+    given = SUMMARY | nothing | {"tasks": tasks, "latency_source": "estimate", "output_error": None, "schedules": None}
+    latency, _, schedules, *_ = summary.report(given, None, None, "http://h").splitlines()
+    assert latency == "latency    not measured"
+    assert schedules == (
+        "schedules  1 measured by earlier jobs, 1 rescaled from relatives, 1 chosen by the static model, 1 default"
+    )
+
+
 def test_the_result_names_latencies_check_log_and_dashboard(tmp_path):
     text = summary.report(SUMMARY, tmp_path, tmp_path / "data", "http://127.0.0.1:1")
     latency, outputs, schedules, effort, log, database, repeated, dashboard = text.splitlines()

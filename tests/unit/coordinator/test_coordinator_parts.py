@@ -145,7 +145,7 @@ def test_cursors_round_trip_and_strangers_are_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "code"),
     [
-        ({"trials": 0}, "invalid_budget"),
+        ({"trials": 0, "seconds": 5.0}, "invalid_budget"),
         ({"trials": -1}, "invalid_budget"),
         ({"trials": MAX_TRIALS + 1}, "invalid_budget"),
         ({"seconds": 0}, "invalid_budget"),

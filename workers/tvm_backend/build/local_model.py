@@ -9,6 +9,7 @@ from tunesmith.errors import InvalidInput, TargetUnavailable
 from tunesmith.metaschedule import DatabaseRecord, write_database
 from tunesmith.model_files import ZIP_MAGIC
 from tunesmith.operators import looks_like_operator, parse_operator
+from tunesmith.options import JobOptions
 from tunesmith.preparation import Preparation, for_target, of_operator
 from tunesmith.targets import Target, parse_target
 from tunesmith.types import TensorSpec
@@ -36,6 +37,7 @@ class LocalModel:
         module: JSON of the prepared module.
         params: ``.npz`` of its parameters.
         note: what the preparation was to be and is not; empty where there is no such thing.
+        preparation: how it was prepared.
 
     Raises:
         ModelRejected, InvalidOperator, MissingDependency: as when it is submitted.
@@ -45,6 +47,7 @@ class LocalModel:
     module: bytes
     params: Path
     note: str
+    preparation: Preparation
 
     def __init__(
         self, model: str, inputs: Mapping[str, tuple[int, ...]], folder: Path, preparation: Preparation
@@ -60,6 +63,7 @@ class LocalModel:
             prepared = prepare(import_model(model, source_of(Path(model)), inputs), preparation)
         self._folder, self.module, self.inputs = folder, prepared.module, prepared.inputs
         self.note = prepared.note
+        self.preparation = preparation
         self.params = folder / "params.npz"
         save_params(prepared.params, self.params)
 
@@ -96,11 +100,15 @@ class LocalModel:
         return compiled.missing
 
 
-def default_preparation(model: str, target: Target) -> Preparation:
-    """How a job for ``target`` prepares a file or an operator spec by default."""
+def default_preparation(model: str, target: Target, options: JobOptions = JobOptions()) -> Preparation:
+    """How a job for ``target`` prepares a file or an operator spec.
+
+    Raises:
+        PrecisionUnavailable: not in the precision of the options.
+    """
     if looks_like_operator(model):
-        return of_operator(target.kind, parse_operator(model))
-    return for_target(target.kind, operator=False)
+        return of_operator(target.kind, parse_operator(model), options)
+    return for_target(target.kind, False, options)
 
 
 def local_target(spec: str) -> Target:

@@ -1,0 +1,56 @@
+"""Where a schedule comes from that was not searched for: what was measured before, a relative, or the static model."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+
+class Source(str, enum.Enum):
+    """Where a task's schedule comes from, the most trusted first."""
+
+    MEASURED = "measured"  # the best schedule of this very workload on this target
+    RESCALED = "rescaled"  # that of a relative: a workload of the same family, with its tiles fitted to these extents
+    ESTIMATED = "estimated"  # what the static model of the CPU thinks fastest
+    DEFAULT = "default"  # none: nothing to decide, or nothing known to decide by
+
+
+CONFIDENCE = {Source.MEASURED: 1.0, Source.RESCALED: 0.5, Source.ESTIMATED: 0.5, Source.DEFAULT: 0.0}
+"""Share of tasks for which a schedule of this source is within a tenth of what a search finds."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A task's schedule without a measurement of it.
+
+    Attributes:
+        task: name of the task.
+        workload: hash of its workload.
+        source: where the schedule comes from.
+        seconds: latency: measured, scaled from a relative's by its FLOPs, or estimated; None for the default schedule.
+        relative: hash of the workload that a rescaled schedule was measured on.
+        trace: MetaSchedule's trace; None for the default schedule.
+    """
+
+    task: str
+    workload: str
+    source: Source
+    seconds: float | None = None
+    relative: str | None = None
+    trace: list[Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the names of task and workload."""
+        return {
+            "source": self.source.value,
+            "seconds": self.seconds,
+            "relative": self.relative,
+            "confidence": self.confidence,
+            "trace": self.trace,
+        }
+
+    @property
+    def confidence(self) -> float:
+        """How likely the schedule is within a tenth of what a search finds; see ``CONFIDENCE``."""
+        return CONFIDENCE[self.source]

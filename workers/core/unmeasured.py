@@ -1,0 +1,77 @@
+"""Schedules for the tasks of a job that measures nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy.orm import Session
+
+from db.models import WorkloadRow
+from db.queries import champions, devices
+from db.transactions.job_plan import PlannedTask
+from tunesmith.messages import Calibration
+from tunesmith.targets import Target
+from tunesmith.unmeasured import Source
+from workers.core import siblings
+from workers.core.context import Context
+from workers.core.leased import Lease
+from workers.tvm_backend.design_space import unmeasured
+from workers.tvm_backend.design_space.replay import together
+from workers.tvm_backend.design_space.sketch import SketchBody
+
+
+def with_answers(
+    context: Context, lease: Lease, target: Target, planned: Sequence[PlannedTask], rows: Mapping[str, WorkloadRow]
+) -> list[PlannedTask]:
+    """The tasks, each with a schedule that was not measured on it, where there is something to decide.
+
+    A task of which a champion is known keeps that, and so does its place: what was measured is not replaced by what was
+    not.
+    """
+    bodies = {task.workload: [SketchBody.from_json(body) for body in task.sketches.values()] for task in planned}
+    with context.readers() as session:
+        settled = _settled(session, target, planned)
+        wanted = [task for task in planned if task.tunable and task.workload not in settled]
+        near = {
+            task.workload: siblings.relatives(
+                session, _subject(rows[task.workload], bodies[task.workload]), target.hash
+            )
+            for task in wanted
+        }
+        found = devices.calibration(session, target.device_class)
+    calibration = Calibration.model_validate(found) if found else None
+
+    def answered(task: PlannedTask) -> PlannedTask:
+        if task.workload not in near:
+            return task
+        lease.check()
+        module = context.blobs.get_bytes(rows[task.workload].module_blob)
+        with context.lease.shared():
+            own, relatives = bodies[task.workload], near[task.workload]
+            made = unmeasured.choose((task.name, task.workload), module, target, own, relatives, calibration)
+        return task if made.source is Source.DEFAULT else replace(task, answer=made)
+
+    return _with_one_each(together(answered, planned))
+
+
+def _with_one_each(planned: Sequence[PlannedTask]) -> list[PlannedTask]:
+    """The tasks, of which of each pair the one that seems faster keeps its answer."""
+    answers = {task.workload: task.answer for task in planned if task.answer is not None}
+    slower = set()
+    for task in planned:
+        one, other = answers.get(task.workload), answers.get(task.alternative_of or "")
+        if one is not None and other is not None:
+            slower.add(max((one, other), key=lambda answer: answer.seconds or 0.0).workload)
+    return [replace(task, answer=None) if task.workload in slower else task for task in planned]
+
+
+def _settled(session: Session, target: Target, planned: Sequence[PlannedTask]) -> set[str]:
+    """Workloads with a champion, and those at the same places of the model."""
+    known = champions.known(session, [task.workload for task in planned], target.hash)
+    pairs = [(task.workload, task.alternative_of) for task in planned if task.alternative_of is not None]
+    return known | {a for a, b in pairs if b in known} | {b for a, b in pairs if a in known}
+
+
+def _subject(row: WorkloadRow, bodies: Sequence[SketchBody]) -> siblings.Subject:
+    return siblings.Subject(row.hash, row.family, row.flops, bodies)

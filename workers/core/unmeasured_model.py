@@ -1,0 +1,92 @@
+"""Schedules for a model that is compiled on this machine without a job: what is known, rescaled or estimated."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy.orm import Session
+
+from db.models import Schedule
+from db.queries import champions, devices
+from tunesmith.messages import Calibration
+from tunesmith.metaschedule import DatabaseRecord
+from tunesmith.targets import Target
+from tunesmith.types import CacheState
+from tunesmith.unmeasured import Answer, Source
+from workers.core import siblings
+from workers.tvm_backend.design_space import space, unmeasured
+from workers.tvm_backend.design_space.replay import together
+from workers.tvm_backend.design_space.sketch import SketchBody
+from workers.tvm_backend.design_space.unmeasured import Relative
+from workers.tvm_backend.passes.extract_tasks import Extracted, extract_tasks
+
+Schedules = list[tuple[Extracted, Answer]]
+
+
+def schedules(module: bytes, target: Target, session: Session | None) -> Schedules:
+    """A schedule for each task of a prepared model, in the model's order.
+
+    Args:
+        module: JSON of the prepared module.
+        session: reads the dataset of earlier jobs; None: there is none.
+    """
+    tasks = extract_tasks(module)
+    known = _champions(session, tasks, target)
+    settled = known.keys() | {task.alternative_of for task in tasks if task.workload.hash in known}
+    bodies = together(lambda task: _bodies(task, target, settled), tasks)
+    near = [_relatives(session, task, own, target) for task, own in zip(tasks, bodies, strict=True)]
+    found = devices.calibration(session, target.device_class) if session is not None else None
+    calibration = Calibration.model_validate(found) if found else None
+
+    def answered(item: tuple[Extracted, list[SketchBody], list[Relative]]) -> Answer:
+        task, own, relatives = item
+        name, key = task.workload.name, task.workload.hash
+        if key in known:
+            return Answer(name, key, Source.MEASURED, known[key].latency, None, known[key].trace)
+        if not own:
+            return Answer(name, key, Source.DEFAULT)
+        return unmeasured.choose((name, key), task.module, target, own, relatives, calibration)
+
+    return list(zip(tasks, together(answered, list(zip(tasks, bodies, near, strict=True))), strict=True))
+
+
+def records(found: Schedules, target: Target) -> list[DatabaseRecord]:
+    """The schedules as records of a MetaSchedule database, with their estimates for latencies."""
+    made = []
+    for task, answer in found:
+        if answer.trace is not None:
+            key, encoded = json.loads(task.metaschedule)
+            seconds = (answer.seconds or 0.0,)
+            made.append(DatabaseRecord((key, encoded), answer.trace, seconds, target.to_json(), task.workload.args))
+    return made
+
+
+def _champions(session: Session | None, tasks: Sequence[Extracted], target: Target) -> Mapping[str, Schedule]:
+    if session is None:
+        return {}
+    streams = target.kind == "llvm"
+    caches = {
+        task.workload.hash: CacheState.STREAMED if streams and task.weights else CacheState.WARM for task in tasks
+    }
+    return champions.of_workloads(session, caches, target.hash)
+
+
+def _bodies(task: Extracted, target: Target, settled: set[str | None]) -> list[SketchBody]:
+    """The design space; empty where nothing is to be chosen, or it cannot be opened, or the place has a champion."""
+    if task.workload.hash in settled or task.alternative_of in settled - {None}:
+        return []
+    try:
+        found = space.generate(task.module, target)
+    except Exception:  # TVM's primitives and rules raise several classes: the task keeps its default schedule
+        return []
+    return found if space.tunable(found) else []
+
+
+def _relatives(
+    session: Session | None, task: Extracted, bodies: Sequence[SketchBody], target: Target
+) -> list[Relative]:
+    if session is None or not bodies:
+        return []
+    about = siblings.Subject(task.workload.hash, task.workload.family, task.workload.flops, bodies)
+    return siblings.relatives(session, about, target.hash)

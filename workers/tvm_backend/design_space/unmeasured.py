@@ -1,0 +1,97 @@
+"""A schedule for a workload without a measurement of it: a relative's, rescaled, or the static model's choice.
+
+As Lorien does (Yu et al., SoCC 2021) what was measured before comes first, and the rest is chosen from a model of the
+device alone, as in Tuna (Wang et al., 2021).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tunesmith.errors import InvalidCandidate
+from tunesmith.messages import Calibration
+from tunesmith.search.construction import construct, ranks
+from tunesmith.space.base import Floats
+from tunesmith.targets import Target
+from tunesmith.types import Candidate
+from tunesmith.unmeasured import Answer, Source
+from workers.tvm_backend.design_space.sketch import SketchBody
+from workers.tvm_backend.design_space.space import TraceSpace
+from workers.tvm_backend.design_space.static_model import prior_of
+
+DRAWN = 2048
+"""Random points from which the static model's choice starts: a model's tasks share fifteen seconds."""
+CONSTRUCTED = 8
+"""Points that are constructed, in case the first ones turn out invalid."""
+NESTS = 16
+SEED = 0
+DOUBTFUL = 2.0
+"""A relative's schedule is passed over where the static model thinks it slower than its own choice by this factor."""
+
+
+@dataclass(frozen=True)
+class Relative:
+    """A schedule of another workload of the family, rescaled to this one.
+
+    Attributes:
+        workload: hash of the one that it was measured on.
+        seconds: what it would take here if latencies went with FLOPs.
+    """
+
+    candidate: Candidate
+    workload: str
+    seconds: float
+
+
+def choose(
+    task: tuple[str, str],
+    module: bytes,
+    target: Target,
+    bodies: Sequence[SketchBody],
+    relatives: Sequence[Relative] = (),
+    calibration: Calibration | None = None,
+) -> Answer:
+    """The schedule of a task that nobody measured.
+
+    Args:
+        task: name of the task, and hash of its workload.
+        module: JSON of the workload.
+        bodies: sketches of its design space, more than one point of it.
+        relatives: schedules of relatives, the most promising first.
+        calibration: limits of a device of the target's class; None: typical ones.
+    """
+    traces = TraceSpace(module, target, bodies)
+    for made in _offers(traces, target, relatives, calibration):
+        try:
+            trace = json.loads(traces.trace(made.candidate))
+        except InvalidCandidate:
+            continue
+        source = Source.RESCALED if made.workload else Source.ESTIMATED
+        return Answer(*task, source, made.seconds, made.workload or None, trace)
+    return Answer(*task, Source.DEFAULT)
+
+
+def _offers(
+    traces: TraceSpace, target: Target, relatives: Sequence[Relative], calibration: Calibration | None
+) -> Iterator[Relative]:
+    """Relatives that the static model does not contradict, then its own choices; those have no workload."""
+    prior = prior_of(traces, target, calibration, nests=NESTS)
+    space = traces.space
+    known = space.known([relative.candidate for relative in relatives])
+    relatives = [relative for relative, mine in zip(relatives, known, strict=True) if mine]
+    if prior is None:
+        yield from relatives
+        return
+    made = construct(space, prior, np.random.default_rng(SEED), CONSTRUCTED, DRAWN)
+    cost: Floats = prior(made)
+    finite = cost[np.isfinite(cost)]
+    limit = DOUBTFUL * float(finite.min()) if len(finite) else np.inf
+    estimates = prior(space.batch([relative.candidate for relative in relatives])) if relatives else np.zeros(0)
+    yield from (relative for relative, estimate in zip(relatives, estimates, strict=True) if not estimate > limit)
+    for row in np.argsort(ranks(cost), kind="stable"):
+        (candidate,) = space.candidates(made.take(slice(row, row + 1)))
+        yield Relative(candidate, "", float(cost[row]))
