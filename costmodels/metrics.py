@@ -56,6 +56,23 @@ def recall_at_k(scores: Floats, latency: Floats, k: int) -> float:
     return len(np.intersect1d(_top(scores, k), _top(-latency, k))) / k
 
 
+def rank_correlation(scores: Floats, latency: Floats) -> float:
+    """Spearman's, of scores and the valid programs' speeds; NaN for fewer than two, or where either is constant."""
+    valid = np.isfinite(latency)
+    a, b = _ranks(scores[valid]), _ranks(-latency[valid])
+    if len(a) < 2 or not a.std() or not b.std():
+        return float("nan")
+    return float(np.mean((a - a.mean()) * (b - b.mean())) / (a.std() * b.std()))
+
+
+def _ranks(values: Floats) -> Floats:
+    """Places in order; equal values share the mean of theirs."""
+    distinct, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(count)
+    ranks: Floats = (last - (count - 1) / 2)[place.reshape(-1)] if len(distinct) else np.zeros(0)
+    return ranks
+
+
 def network_top_k_score(tasks: Sequence[tuple[float, Floats, Floats]], k: int) -> float:
     """Over tasks of (weight, scores, latency): weighted sum of best latencies over that of the best among the top k.
 

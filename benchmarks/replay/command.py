@@ -104,6 +104,25 @@ def tune(
 
 
 @app.command()
+def rates(
+    operator: Annotated[list[str] | None, typer.Option(help="Only this operator; repeatable.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
+) -> None:
+    """State how many candidates a second the ranker scores, by operator. Run nothing else meanwhile."""
+    from benchmarks.harness.report import setup, write
+    from tunesmith.targets import Target
+    from workers.tvm_backend.warm import warm
+
+    warm("llvm")
+    from benchmarks.replay.rates import CLASSES, forest, rate, report
+
+    target, model = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2}), forest()
+    found = [rate(spec, target, model) for spec in operator or CLASSES]
+    for path in write(report(found, setup("lightgbm")), out):
+        typer.echo(path)
+
+
+@app.command()
 def static(
     data: Annotated[Path | None, typer.Option(help="Folder of recordings (default: those that are shipped).")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from db.models import CostModelRow, Job
 from db.transactions import events
 from tunesmith.events import CostModelQueued
-from tunesmith.names import features_of
+from tunesmith.names import RANKER, features_of
 from tunesmith.resources import COST_MODEL, new_id
 
 
@@ -28,4 +28,23 @@ def enqueue(session: Session, job: Job) -> CostModelRow:
     session.add(row)
     session.flush()
     events.append(session, CostModelQueued(row.id, row.number), job.id)
+    return row
+
+
+def enqueue_for_target(session: Session, target_hash: str, precision: str) -> CostModelRow:
+    """A new ranker for a target, to be trained on the records of all jobs."""
+    own = (CostModelRow.job_id.is_(None), CostModelRow.target_hash == target_hash)
+    number = session.scalar(sa.select(sa.func.max(CostModelRow.number)).where(*own)) or 0
+    row = CostModelRow(
+        id=new_id(COST_MODEL),
+        kind=RANKER,
+        job_id=None,
+        target_hash=target_hash,
+        number=number + 1,
+        features=features_of(RANKER),
+        precision=precision,
+    )
+    session.add(row)
+    session.flush()
+    events.append(session, CostModelQueued(row.id, row.number))
     return row

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from pydantic.config import JsonDict
@@ -91,6 +91,13 @@ class JobChange(Body):
     priority: int | None = Field(None, ge=MIN_PRIORITY, le=MAX_PRIORITY)
     budget: BudgetBody | None = None
     name: str | None = Field(None, max_length=200)
+
+
+class TrainRequest(Body):
+    """Which records a ranker is to learn from: those of a target (hash, device class or tag) and a precision."""
+
+    target: str = Field(min_length=1, max_length=200)
+    precision: Literal["float32", "bf16", "int8"] = "float32"
 
 
 class KeyRequest(Body):

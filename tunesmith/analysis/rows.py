@@ -18,7 +18,7 @@ from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.model import Costs, Part
 from tunesmith.analysis.nest import Block, Nest
 from tunesmith.analysis.shape import Shape
-from tunesmith.names import DECISIONS, FLOAT32, PRECISIONS
+from tunesmith.names import BF16, DECISIONS, INT8
 from tunesmith.space.base import Bools, Floats, Ints
 from tunesmith.space.knobs import Categorical, ComputeLocation, Knob, PerfectTile
 
@@ -51,6 +51,8 @@ PRIMITIVES = (
 FIGURES = ("cores", "vector_bytes", "registers", "peak_flops", "bandwidth", "bf16_dot", "i8_dot", "i16_dot")
 """Fields of the CPU model that are columns."""
 
+NARROW = (BF16, INT8)
+"""Precisions that have a column; float32 has none of them."""
 FAMILY, STATIC = "family", "static.seconds"
 """Names of two columns that have a part of their own: the family's number, and the static model's estimate."""
 FAMILIES = 1 << 24
@@ -64,7 +66,7 @@ COLUMNS = (
     *(f"axis.{at}" for at in range(AXES)),
     *(f"device.{name}" for name in (*FIGURES, "lanes", "balance")),
     *(f"device.cache{level}" for level in range(LEVELS)),
-    *(f"precision.{name}" for name in PRECISIONS if name != FLOAT32),
+    *(f"precision.{name}" for name in NARROW),
     *(f"primitive.{name}" for name in PRIMITIVES),
     *(f"tile.{at}.{part}" for at in range(TILES) for part in range(TILE_PARTS)),
     *(f"category.{at}" for at in range(CATEGORIES)),
@@ -125,7 +127,7 @@ def unknown_rows(subject: Subject, cpu: CpuModel, choice: Ints) -> Floats32:
     out = np.full((len(choice), len(COLUMNS)), np.nan, dtype=np.float32)
     out[:, PLACE[FAMILY]] = family_number(subject.family)
     _fill(out, _device(cpu))
-    _fill(out, ((f"precision.{name}", name == subject.precision) for name in PRECISIONS if name != FLOAT32))
+    _fill(out, ((f"precision.{name}", name == subject.precision) for name in NARROW))
     _fill(out, ((f"primitive.{name}", subject.primitives.get(name, 0)) for name in PRIMITIVES))
     _fill(out, _decisions(subject.knobs, choice))
     return out

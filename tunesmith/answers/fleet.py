@@ -66,7 +66,11 @@ class QueueBody(BaseModel):
 
 
 class CostModelBody(Answer):
-    """A trained cost model."""
+    """A trained cost model.
+
+    ``job_id`` is null where it was trained for a target, or where its job is gone. ``trained_on`` counts its programs,
+    and ``trained_through`` is the id of the last record among them.
+    """
 
     id: str
     kind: str
@@ -77,6 +81,7 @@ class CostModelBody(Answer):
     features: str
     precision: str
     trained_on: int
+    trained_through: int
     metrics: dict[str, Any] | None
     error: dict[str, Any] | None
     created_at: dt.datetime

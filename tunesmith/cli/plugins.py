@@ -23,6 +23,7 @@ OWN_COMMANDS = {
     "keys": "tunesmith.cli.keys:app",
     "device": "tunesmith.cli.devices:app",
     "workloads": "tunesmith.cli.workloads:app",
+    "costmodels": "tunesmith.cli.costmodels:app",
     "records": "tunesmith.cli.records:app",
     "dataset": "tunesmith.cli.dataset:app",
 }
@@ -54,6 +55,7 @@ SERVER_COMMANDS = {
 MODULES = {
     **dict.fromkeys(("prune", "backup", "restore"), "services.embedded.commands_data"),
     **dict.fromkeys(("status", "down"), "services.embedded.commands_stack"),
+    "costmodels.evaluate": "workers.commands_costmodels",
 }
 """Commands that are found by their modules, as whole groups of them need no registration each."""
 
@@ -73,7 +75,7 @@ def server_command(name: str) -> Any:
         raise _missing(name, f"without the extra '{','.join(missing)}'")
     if name in MODULES:
         try:
-            return getattr(importlib.import_module(MODULES[name]), name)
+            return getattr(importlib.import_module(MODULES[name]), name.rpartition(".")[2])
         except ModuleNotFoundError as error:
             raise _missing(name, str(error)) from error
     found = [point for point in entry_points(group=GROUP) if point.name == name]

@@ -20,6 +20,7 @@ from tunesmith.answers.fleet import AuditBody, DeviceBody, KeyBody, NewKeyBody
 from tunesmith.answers.jobs import FailureBody, ForecastBody, JobBody, TaskBody
 from tunesmith.answers.models import ModelBody, ModelTaskBody
 from tunesmith.client import events
+from tunesmith.client.cost_models import CostModels
 from tunesmith.client.records import Dataset
 from tunesmith.client.transport import RESTART_SECONDS, Transport
 from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
@@ -28,7 +29,7 @@ from tunesmith.names import DEFAULT_URL
 from tunesmith.states import ModelState
 
 
-class Client(Dataset):
+class Client(Dataset, CostModels):
     """Talks to one coordinator; close it or use it in a ``with`` statement. Not for several threads at once.
 
     Args:

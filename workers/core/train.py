@@ -20,10 +20,12 @@ from db.queries.records import TrainingRow
 from db.transactions.transitions import transition
 from tunesmith.errors import NotFound, TunesmithError
 from tunesmith.messages import TrainCostModel
+from tunesmith.names import RANKER
 from tunesmith.states import WorkState
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
+from workers.core.train_target import train_on_target
 
 MAX_TRAINING_RECORDS = 4000
 """Records that a model is trained on at most, the job's own first, then the newest of other jobs."""
@@ -36,34 +38,45 @@ def train_cost_model(context: Context, message: TrainCostModel) -> bool:
         started = time.perf_counter()
         with context.readers() as session:
             row = by_key.existing(session, CostModelRow, message.cost_model_id)
-            job = by_key.find(session, Job, row.job_id) if row.job_id else None
-            if job is None:
-                raise NotFound("the job of this cost model no longer exists")
-            own, others = _rows(session, row, job)
-            valid = records.count_valid(session, job.id)
-            previous = cost_models.latest(session, job.id)
-            kind, features, seed = row.kind, row.features, job.seed
-        data = training_set(context, features, [*own, *others])
-        if not len(data) or not np.isfinite(data.latency).any():
-            raise TunesmithError("there is no measured candidate with features to train on yet")
-        lease.check()
-        with context.lease.shared():  # the library, a second's work the first time
-            cost_model_class(kind)
-        trained = train(data, kind, seed, guard=context.lease.shared)
-        metrics: dict[str, Any] = {
-            "programs": trained.programs,
-            "valid": trained.valid,
-            "own": len(own),
-            "others": len(others),
-            "held_out": trained.metrics.to_json() if trained.metrics else None,
-            "previous_on_new": _previous_on_new(context, features, own, previous),
-            "seconds": round(time.perf_counter() - started, 3),
-        }
-        blob = context.blobs.put_bytes(trained.model.save())
-        context.write(lambda session: _store(session, lease, own, valid, blob, metrics))
+            of_target = (row.target_hash, row.precision) if row.job_id is None and row.kind == RANKER else None
+        if of_target is None:
+            _train_for_job(context, lease, message.cost_model_id, started)
+        else:
+            train_on_target(context, lease, *of_target, started)
 
     timeout = context.settings.work_timeout
     return run_leased(context, CostModelRow, message.cost_model_id, message.attempt, timeout, work)
+
+
+def _train_for_job(context: Context, lease: Lease, cost_model_id: str, started: float) -> None:
+    """Fit a job's model on its own records and those of other jobs."""
+    with context.readers() as session:
+        row = by_key.existing(session, CostModelRow, cost_model_id)
+        job = by_key.find(session, Job, row.job_id) if row.job_id else None
+        if job is None:
+            raise NotFound("the job of this cost model no longer exists")
+        own, others = _rows(session, row, job)
+        valid = records.count_valid(session, job.id)
+        previous = cost_models.latest(session, job.id)
+        kind, features, seed = row.kind, row.features, job.seed
+    data = training_set(context, features, [*own, *others])
+    if not len(data) or not np.isfinite(data.latency).any():
+        raise TunesmithError("there is no measured candidate with features to train on yet")
+    lease.check()
+    with context.lease.shared():  # the library, a second's work the first time
+        cost_model_class(kind)
+    trained = train(data, kind, seed, guard=context.lease.shared)
+    metrics: dict[str, Any] = {
+        "programs": trained.programs,
+        "valid": trained.valid,
+        "own": len(own),
+        "others": len(others),
+        "held_out": trained.metrics.to_json() if trained.metrics else None,
+        "previous_on_new": _previous_on_new(context, features, own, previous),
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    blob = context.blobs.put_bytes(trained.model.save())
+    context.write(lambda session: _store(session, lease, own, valid, blob, metrics))
 
 
 def _rows(session: Session, row: CostModelRow, job: Job) -> tuple[list[TrainingRow], list[TrainingRow]]:

@@ -8,16 +8,18 @@ from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import ApiKey, CostModelRow
+from db.models import ApiKey, CostModelRow, TargetRow
 from db.queries import by_key, champions, fleet
 from db.queries import devices as device_rows
+from db.queries.dataset import targets_named
 from db.queries.jobs import owner_of as owner_of_job
+from db.transactions import training
 from db.transactions.keys import create
 from db.transactions.locks import lock_operators
 from services.coordinator.auth import InCaller, digest, new_key
 from services.coordinator.context import InContext
 from services.coordinator.cursors import Limit, PlaceCursor, decode_time, encode_place
-from services.coordinator.requests import KeyRequest
+from services.coordinator.requests import KeyRequest, TrainRequest
 from tunesmith.answers.base import Page
 from tunesmith.answers.fleet import (
     CostModelBody,
@@ -29,7 +31,7 @@ from tunesmith.answers.fleet import (
     WorkerBody,
     WorkloadBest,
 )
-from tunesmith.errors import Conflict, NotFound
+from tunesmith.errors import Conflict, InvalidInput, NotFound
 from tunesmith.messages import measure_queue
 from tunesmith.targets import Target
 from tunesmith.types import CacheState
@@ -148,6 +150,36 @@ def list_cost_models(
         rows = fleet.cost_models(session, owner=caller.filter, job_id=job, before=before, limit=limit + 1)
     more = encode_place(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
     return Page(items=[CostModelBody.of(row, target=row.target_hash) for row in rows[:limit]], next_cursor=more)
+
+
+@router.post("/costmodels/train", status_code=202)
+def train_cost_model(request: TrainRequest, response: Response, context: InContext, caller: InCaller) -> CostModelBody:
+    """Queue a ranker that learns from every record of a target and a precision, whoever measured them."""
+    caller.require("operator")
+
+    def work(session: Session) -> CostModelBody:
+        row = training.enqueue_for_target(session, _cpu(session, request.target), request.precision)
+        return CostModelBody.of(row, target=row.target_hash)
+
+    body = context.write(work)
+    response.headers["Location"] = f"/v1/costmodels/{body.id}"
+    return body
+
+
+def _cpu(session: Session, name: str) -> str:
+    """The hash of the one CPU target that a name stands for. Raises NotFound, and InvalidInput for several or a GPU."""
+    found = targets_named(session, name)
+    if not found:
+        raise NotFound(f"there is no target {name}", field="target", value=name)
+    if len(found) > 1:
+        raise InvalidInput(
+            f"{name} stands for several targets: give one of {', '.join(found)}", field="target", value=name
+        )
+    if by_key.existing(session, TargetRow, found[0]).json["kind"] != "llvm":
+        raise InvalidInput(
+            f"the ranker corrects the static model of CPUs, and {name} is none", field="target", value=name
+        )
+    return found[0]
 
 
 @router.get("/costmodels/{key}")

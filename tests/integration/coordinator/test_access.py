@@ -15,9 +15,10 @@ from api_driver import GEMM, Api, problem
 from fake_fleet import Folder
 from fastapi.concurrency import run_in_threadpool
 from fastapi.routing import APIRoute
+from rows import TARGET
 from tenants import ADMIN, WORKLOAD, Owned, bearer
 
-from db.models import Round
+from db.models import Round, TargetRow
 from db.transactions import events
 from services.coordinator.access import RULES, SCOPES, Visibility
 from services.coordinator.auth import ADMIN_ID, verify
@@ -61,6 +62,7 @@ def example(method: str, path: str, it: Owned) -> Call:
         ("POST", "/v1/workloads/{workload}/revoke"): Call(404, path={"workload": "0"}, json={"target": "x"}),
         ("GET", "/v1/blobs/{sha}"): Call(401, path={"sha": "0" * 64}),
         ("GET", "/v1/costmodels"): Call(query={"limit": "200"}),
+        ("POST", "/v1/costmodels/train"): Call(202, json={"target": TARGET}),
         ("GET", "/v1/jobs/{job_id}/events"): Call(query={"limit": "200"}),
     }
     if (method, path) in calls:
@@ -217,6 +219,24 @@ def test_lists_by_a_strangers_job_are_empty(api: Api, owner: dict[str, Headers],
         session.get_one(tenants.CostModelRow, orphan.cost_model).job_id = None
     problem(api.client.get(f"/v1/costmodels/{orphan.cost_model}", headers=owner["user"]), 404, "not_found")
     assert api.client.get(f"/v1/costmodels/{orphan.cost_model}", headers=owner["operator"]).status_code == 200
+
+
+def test_a_ranker_is_trained_on_what_a_name_of_one_cpu_stands_for(api: Api, owner: dict[str, Headers]) -> None:
+    tenants.seed(api, "ann")
+    with api.context.sessions.begin() as session:
+        session.add(TargetRow(hash="g" * 64, json={"kind": "cuda"}, device_class="cuda-x"))
+        session.add(TargetRow(hash="u" * 64, json={"kind": "llvm", "mcpu": "x"}, device_class="llvm-x-2"))
+    for target, status, code in (
+        ("none", 404, "not_found"),
+        ("g" * 64, 422, "invalid_input"),
+        ("llvm-x-2", 422, "invalid_input"),
+    ):
+        answer = api.client.post("/v1/costmodels/train", json={"target": target}, headers=owner["operator"])
+        assert target in problem(answer, status, code)["detail"]
+    made = api.client.post("/v1/costmodels/train", json={"target": "u" * 64}, headers=owner["operator"])
+    assert made.status_code == 202
+    shown = api.client.get(made.headers["location"], headers=owner["operator"]).json()
+    assert (shown["kind"], shown["job_id"], shown["target"], shown["state"]) == ("ranker", None, "u" * 64, "queued")
 
 
 def test_the_same_bytes_of_two_users_are_two_models(

@@ -33,7 +33,7 @@ from tunesmith.messages import (
     ProposeRound,
     TrainCostModel,
 )
-from tunesmith.names import DECISIONS, FEATURES
+from tunesmith.names import FEATURES
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 from tunesmith.targets import Target
@@ -151,23 +151,6 @@ def test_features_of_a_batch_are_those_of_its_candidates(sqlite_context: Context
     assert found.version == FEATURES
     assert found.index.tolist() == [1, 2, 3, 4]
     assert len(found.features) == 4
-
-
-def test_a_ranker_chooses_the_first_batch_of_another_workload(sqlite_context: Context) -> None:
-    context = sqlite_context
-    core_flow.import_and_prepare(context, cost_model="ranker")
-    for _ in range(2):
-        batch = core_flow.propose(context)
-        assert BatchFeatures.load(context.blobs, batch.features_blob).version == DECISIONS
-        core_flow.report(context, batch)
-    trained = row(context, CostModelRow, train_now(context))
-    assert (trained.state, trained.features, trained.kind) == (WorkState.DONE, DECISIONS, "ranker")
-    core_flow.add_operator(context, "m2", "gemm:32x48x64")
-    assert ingest.import_model(context, IngestModel(model_id="m2", attempt=1))
-    core_flow.import_and_prepare(context, "j2", "m2", cost_model="ranker")
-    first = core_flow.propose(context, "j2", size=8)
-    assert row(context, Round, first.round_id).cost_model_id == trained.id
-    assert [score is None for score in first.predictions] == [True] + 8 * [False], "the default schedule has no score"
 
 
 def test_a_second_job_starts_from_what_the_first_one_found(sqlite_context: Context) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 
 import numpy as np
 from marked_nests import AVX512, marked
@@ -14,6 +15,7 @@ from tunesmith.analysis.rows import (
     FAMILY,
     PLACE,
     STATIC,
+    VERSION,
     Subject,
     decision_rows,
     family_number,
@@ -33,6 +35,11 @@ ROWS = decision_rows(COSTS, SUBJECT)
 def column(name: str) -> np.ndarray:
     found: np.ndarray = ROWS[:, PLACE[name]]
     return found
+
+
+def test_other_columns_need_another_version() -> None:
+    digest = hashlib.sha256(" ".join(COLUMNS).encode()).hexdigest()[:16]
+    assert {VERSION: digest} == {"decisions/1": "1e3cff8d7d3f2bf0"}
 
 
 def test_rows_do_not_depend_on_the_company() -> None:

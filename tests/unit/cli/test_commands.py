@@ -352,3 +352,30 @@ def test_help_lists_every_command(capsys):
 def test_connect_uses_the_default_address():
     with options.connect(None, None) as client:
         assert client.url == "http://127.0.0.1:8700"
+
+
+def test_cost_models_are_listed_shown_and_trained(run, server):
+    held_out = {"ranker": {"top-1": 0.9}, "static model": {"top-1": 0.8}}
+    about = {
+        "id": "c1",
+        "kind": "ranker",
+        "job_id": None,
+        "target": "t1",
+        "number": 1,
+        "state": "done",
+        "features": "decisions/1",
+        "precision": "float32",
+        "trained_on": 300,
+        "trained_through": 412,
+        "metrics": {"workloads": 12, "strength": 0.25, "held_out": held_out},
+        "error": None,
+        "created_at": "2026-01-02T03:04:05Z",
+    }
+    server["GET /v1/costmodels"] = {"items": [about], "next_cursor": None}
+    server["GET /v1/costmodels/c1"] = about
+    server["POST /v1/costmodels/train"] = about
+    assert "ranker" in run("costmodels", "list")[1]
+    assert run("costmodels", "list", "--json")[1][0]["items"][0]["id"] == "c1"
+    shown = run("costmodels", "show", "c1")[1]
+    assert all(text in shown for text in ("record 412", "decisions/1", "0.25", "ranker: top-1 0.900"))
+    assert "costmodels show c1" in run("costmodels", "train", "--target", "t1")[1]

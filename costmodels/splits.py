@@ -1,0 +1,75 @@
+"""Which programs a model learns from and which judge it. A random split flatters: these keep workloads apart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from costmodels.base import Ints
+from costmodels.labelled import Labelled
+
+SHOTS = (0, 4, 8, 16, 32)
+"""Programs of a workload that few-shot splits label."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """One of a study's cuts: places of programs to learn from, and of those that judge."""
+
+    study: str
+    train: Ints
+    test: Ints
+
+
+def by_workload(labelled: Labelled, folds: int, seed: int) -> list[Split]:
+    """Whole workloads are held out, in ``folds`` parts; others of their kind may be learned from."""
+    return [_cut("workload", labelled, held) for held in _parts(len(labelled.names), folds, seed)]
+
+
+def by_kin(labelled: Labelled) -> list[Split]:
+    """All workloads of a kind are held out, so that no mutation of one is learned from; without the only kind none."""
+    kinds = dict.fromkeys(labelled.kin)
+    cuts = [_cut("kind", labelled, [at for at, kin in enumerate(labelled.kin) if kin == each]) for each in kinds]
+    return [cut for cut in cuts if len(cut.train)]
+
+
+def by_model(labelled: Labelled) -> list[Split]:
+    """The workloads of a model are held out; those that it shares, and mutations of its own, are not learned from."""
+    out = []
+    for model in sorted(set[str]().union(*labelled.models)):
+        held = [at for at, models in enumerate(labelled.models) if model in models]
+        kin = {labelled.kin[at] for at in held}
+        cut = _cut("model", labelled, held, [at for at, each in enumerate(labelled.kin) if each in kin])
+        if len(cut.train):
+            out.append(cut)
+    return out
+
+
+def few_shot(labelled: Labelled, shots: Sequence[int], folds: int, seed: int) -> list[Split]:
+    """As :func:`by_workload`, with ``shots`` random programs of each held-out workload learned from.
+
+    The same programs judge, however many are learned from: those that no number of shots takes.
+    """
+    out = []
+    for part, held in enumerate(_parts(len(labelled.names), folds, seed)):
+        plain, rng = _cut("", labelled, held), np.random.default_rng([seed, part])
+        orders = [rng.permutation(np.flatnonzero(labelled.data.group == at)) for at in held]
+        test = np.sort(np.concatenate([order[max(shots) :] for order in orders]))
+        for count in shots:
+            shown = [order[:count] for order in orders]
+            out.append(Split(f"{count} shots", np.sort(np.concatenate([plain.train, *shown])), test))
+    return [cut for cut in out if len(cut.test) and len(cut.train)]
+
+
+def _parts(count: int, folds: int, seed: int) -> list[Ints]:
+    """Numbers of workloads in random parts, none of them empty or all."""
+    order = np.random.default_rng(seed).permutation(count)
+    return [np.sort(order[part::folds]) for part in range(min(folds, count)) if count > 1]
+
+
+def _cut(study: str, labelled: Labelled, held: Collection[int] | Ints, barred: Collection[int] = ()) -> Split:
+    group = labelled.data.group
+    test = np.isin(group, list(held))
+    return Split(study, np.flatnonzero(~test & ~np.isin(group, list(barred))), np.flatnonzero(test))

@@ -1,0 +1,114 @@
+"""``tunesmith costmodels evaluate``: how well models rank programs that they did not learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from costmodels import evaluation, splits
+from costmodels.evaluation import METRICS, NOISE, Interval, Row
+from costmodels.labelled import Labelled, Measured
+from tunesmith.cli.options import Json
+from tunesmith.cli.output import emit
+from tunesmith.cli.progress import shown
+from tunesmith.errors import InvalidInput
+from tunesmith.names import DEFAULT_PRECISION
+
+MAX_RECORDS = 20000
+DATABASE = "tunesmith.db"
+
+
+def evaluate(
+    folder: Annotated[Path, typer.Argument(help="A service's data folder, or a folder of recordings.")],
+    contender: Annotated[
+        list[str] | None, typer.Option(help="Only this contender, such as ranker; repeatable (default: all).")
+    ] = None,
+    target: Annotated[str | None, typer.Option(help="Target's hash (default: the one with most records).")] = None,
+    precision: Annotated[str, typer.Option(help="Precision of the records.")] = DEFAULT_PRECISION,
+    folds: Annotated[int, typer.Option(min=2, help="Parts in which workloads are held out.")] = 4,
+    seed: Annotated[int, typer.Option(help="Seed of the parts and of the models.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Compare the static model, the ranker and other cost models on measured programs, by held-out workloads."""
+    from workers.tvm_backend.warm import warm
+
+    warm("llvm")
+    chosen = _contenders(contender)
+    with shown("evaluating", as_json):
+        labelled = Labelled.of(_measured(folder, target, precision))
+        cuts = [
+            *splits.by_workload(labelled, folds, seed),
+            *splits.by_kin(labelled),
+            *splits.by_model(labelled),
+            *splits.few_shot(labelled, splits.SHOTS, folds, seed),
+        ]
+        if not cuts:
+            raise InvalidInput(
+                f"{folder.name} has programs of one workload, {labelled.names[0]}, and judging takes two",
+                field="folder",
+                value=folder.name,
+            )
+        rows = evaluation.evaluate_all(labelled, cuts, chosen, seed)
+    body = {"programs": len(labelled.data), "workloads": list(labelled.names), "rows": [asdict(row) for row in rows]}
+    emit(body, _text(labelled, rows), as_json)
+
+
+def _contenders(names: Sequence[str] | None) -> dict[str, evaluation.Contender]:
+    """All, or those that are asked for."""
+    from workers.tvm_backend.design_space import metaschedule_model
+
+    known = {**evaluation.contenders(), metaschedule_model.NAME: metaschedule_model.scores}
+    unknown = [name for name in names or () if name not in known]
+    if unknown:
+        listed = ", ".join(repr(name) for name in known)
+        raise InvalidInput(f"there is no contender {unknown[0]!r}: take {listed}", field="contender", value=unknown[0])
+    return {name: found for name, found in known.items() if not names or name in names}
+
+
+def _measured(folder: Path, target: str | None, precision: str) -> list[Measured]:
+    from workers.core import labelled
+
+    if not (folder / DATABASE).is_file():
+        return labelled.of_recordings(folder)
+    from db.blobs import BlobStore
+    from db.engine import create_engine, session_factory
+    from db.queries import measured
+    from workers.settings import Settings
+
+    settings = Settings(data_dir=folder)
+    with session_factory(create_engine(settings.url()), read_only=True)() as session:
+        key = target or measured.richest_target(session)
+        rows = labelled.load(session, key, precision, MAX_RECORDS) if key else None
+    found = labelled.of_records(rows, BlobStore(settings.blobs())) if rows else []
+    if not found:
+        raise InvalidInput(
+            f"the database in {folder.name} has no record in {precision} to judge by", field="folder", value=folder.name
+        )
+    return found
+
+
+def _text(labelled: Labelled, rows: Sequence[Row]) -> str:
+    """Tables, one for each study."""
+    lines = [
+        f"{len(labelled.data)} programs of {len(labelled.names)} workloads; means over held-out workloads, with the "
+        "95 % bands of a bootstrap over them"
+    ]
+    width = max(len(row.contender) for row in rows)
+    for study in dict.fromkeys(row.study for row in rows):
+        mine = [row for row in rows if row.study == study]
+        lines += ["", f"held out by {study}" if "shots" not in study else f"{study} of each held-out workload known"]
+        lines.append("  ".join([" " * width, *(f"{name:>16}" for name in METRICS)]))
+        for row in sorted(mine, key=lambda row: row.contender == NOISE):
+            figures = (_figure(row.figures[name]) for name in METRICS)
+            lines.append("  ".join([f"{row.contender:{width}}", *(f"{figure:>16}" for figure in figures)]))
+    return "\n".join(lines)
+
+
+def _figure(found: Interval) -> str:
+    if found.mean != found.mean:
+        return "–"
+    return f"{found.mean:.3f} {found.low:.2f}–{found.high:.2f}"

@@ -1,0 +1,140 @@
+"""Decision rows of what was measured, from recordings or from a database."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from costmodels.labelled import Measured
+from db.blobs import BlobStore
+from db.queries import devices, measured, sketches
+from db.queries.measured import MeasuredCandidate, MeasuredWorkload
+from tunesmith.analysis.prior import Unit
+from tunesmith.errors import InvalidInput, NotFound
+from tunesmith.messages import Calibration
+from tunesmith.names import FLOAT32
+from tunesmith.operators import parse_operator
+from tunesmith.options import JobOptions
+from tunesmith.preparation import of_operator
+from tunesmith.targets import Target
+from tunesmith.testing.replay import Recording
+from workers.tvm_backend.design_space.sketch import SketchBody
+from workers.tvm_backend.design_space.space import TraceSpace, generate
+from workers.tvm_backend.design_space.static_model import prior_of
+from workers.tvm_backend.frontends.operator_module import prepare_operator
+from workers.tvm_backend.passes.extract_tasks import extract_tasks
+from workers.tvm_backend.warm import warm
+
+
+def of_recordings(folder: Path) -> list[Measured]:
+    """Every complete recording of a folder whose sketches this version makes.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    loaded = [Recording.load(path) for path in sorted(folder.glob("*.npz"))]
+    made = [_recorded(each) for each in loaded if not each.missing]
+    found = [each for each in made if each is not None]
+    if not found:
+        raise InvalidInput(
+            f"{folder.name} has no complete recording of sketches that this version makes: make some with 'tunesmith "
+            "bench replay collect'",
+            field="folder",
+            value=folder.name,
+        )
+    return found
+
+
+def _recorded(recording: Recording) -> Measured | None:
+    target, operator = Target(json.loads(str(recording.facts["target"]))), parse_operator(recording.name)
+    warm(target.kind)
+    preparation = of_operator("llvm", operator, JobOptions(fast_math=False))
+    (task,) = extract_tasks(prepare_operator(operator, preparation).module)
+    bodies = generate(task.module, target)
+    if not {sketch.hash for sketch in recording.space.sketches} <= {body.hash for body in bodies}:
+        return None
+    traces, points = TraceSpace(task.module, target, bodies), recording.points
+    prior = prior_of(traces, target, None)
+    assert prior is not None, "recordings are of CPUs"
+    # A recorded space has some choices of each knob, and the same sketches.
+    batch = traces.space.batch(recording.space.candidates(recording.space.at(points)))
+    rows = prior.rows(batch, task.workload.family, FLOAT32)
+    seconds, spread = recording.seconds[points], recording.spread[points]
+    return Measured(recording.name, task.workload.family, frozenset(), rows, seconds, spread)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Records of a target as the database has them. ``through``: id of the newest one."""
+
+    target: Target
+    precision: str
+    calibration: Calibration | None
+    rows: Mapping[str, Sequence[MeasuredCandidate]]
+    workloads: Sequence[MeasuredWorkload]
+    bodies: Mapping[str, dict[str, Any]]
+    through: int
+
+
+def load(session: Session, target_hash: str, precision: str, limit: int) -> Found:
+    """The newest records of a target and a precision.
+
+    Raises:
+        NotFound: there is no such target.
+        InvalidInput: the target is no CPU, and has no static model.
+    """
+    known = measured.target(session, target_hash)
+    if known is None:
+        raise NotFound(f"there is no target {target_hash}", field="target", value=target_hash)
+    target, device_class = known
+    if target.kind != "llvm":
+        raise InvalidInput("the ranker corrects the static model of CPUs: give one", field="target", value=target_hash)
+    calibrated = devices.calibration(session, device_class)
+    rows = measured.candidates(session, target_hash, precision, limit)
+    by_workload: dict[str, list[MeasuredCandidate]] = {}
+    for row in rows:
+        by_workload.setdefault(row.workload, []).append(row)
+    return Found(
+        target,
+        precision,
+        Calibration.model_validate(calibrated) if calibrated else None,
+        by_workload,
+        measured.workloads(session, by_workload),
+        sketches.get(session, {str(row.candidate.sketch) for row in rows}),
+        max((row.id for row in rows), default=0),
+    )
+
+
+def of_records(found: Found, blobs: BlobStore, unit: Unit = contextlib.nullcontext) -> list[Measured]:
+    """Decision rows of records; ``unit`` is entered for each small piece of work."""
+    warm(found.target.kind)
+    return [_measured(found, workload, blobs, unit) for workload in found.workloads]
+
+
+def _measured(found: Found, workload: MeasuredWorkload, blobs: BlobStore, unit: Unit) -> Measured:
+    rows = [row for row in found.rows[workload.hash] if row.candidate.sketch in found.bodies]
+    keys = dict.fromkeys(str(row.candidate.sketch) for row in rows)
+    bodies = [SketchBody.from_json(found.bodies[key]) for key in keys]
+    with unit():
+        traces = TraceSpace(blobs.get_bytes(workload.module_blob), found.target, bodies)
+    prior = prior_of(traces, found.target, found.calibration, unit)
+    assert prior is not None, "it is a CPU"
+    known = traces.space.known([row.candidate for row in rows])
+    rows = [row for row, mine in zip(rows, known, strict=True) if mine]
+    batch = traces.space.batch([row.candidate for row in rows])
+    features = prior.rows(batch, workload.family, found.precision)
+    latency = np.array([np.inf if row.latency is None else row.latency for row in rows], dtype=np.float64)
+    return Measured(workload.name, workload.family, workload.models, features, latency, _spread(rows))
+
+
+def _spread(rows: Iterable[MeasuredCandidate]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Relative standard deviations of samples; 0 for a single one."""
+    out = [np.std(row.samples) / np.mean(row.samples) if len(row.samples) > 1 else 0.0 for row in rows]
+    return np.array(out, dtype=np.float64)
