@@ -39,7 +39,8 @@ DEFAULT_PRECISION: Final = FLOAT32
 DEFAULT_SPACE: Final = ALL_SPACE
 DEFAULT_SEARCHER: Final = "genetic"
 DEFAULT_SAMPLER: Final = "uniform"
-"""The search of collecting jobs."""
+SAMPLERS: Final = (DEFAULT_SAMPLER, "guided", "representative")
+"""Searches that choose what to label, and not what may be fastest."""
 DEFAULT_ALLOCATOR: Final = "bandit"
 DEFAULT_COST_MODEL: Final = "xgboost"
 

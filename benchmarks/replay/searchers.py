@@ -12,6 +12,7 @@ from benchmarks.harness.report import Report, Row
 from benchmarks.replay.clocked import Clocked
 from benchmarks.replay.ranking import Ranker
 from benchmarks.replay.workloads import held_out
+from tunesmith.names import SAMPLERS
 from tunesmith.search.registry import SEARCHERS, make_searcher
 from tunesmith.space.base import Floats
 from tunesmith.testing import score
@@ -40,11 +41,11 @@ class Method:
 
 
 def methods(names: Sequence[str] = ()) -> list[Method]:
-    """These searchers, all that are registered where none is named; all but random search, which ignores ranks, with a
-    cost model as well."""
+    """These searchers; where none is named, all that look for the fastest program. All but random search, which ignores
+    ranks, come with a cost model as well."""
     return [
         Method(name, model)
-        for name in names or SEARCHERS
+        for name in names or [name for name in SEARCHERS if name not in SAMPLERS]
         for model in (False, True)
         if not (model and name == BASELINE)
     ]

@@ -16,12 +16,11 @@ from tunesmith.cli.tune import connection, reachable
 from tunesmith.dataset.collecting import MAX_PER_TASK, Collecting, parse_shard
 from tunesmith.dataset.workloads import read_workloads
 from tunesmith.errors import InvalidInput
-from tunesmith.names import DEFAULT_SAMPLER, FLOAT32
+from tunesmith.names import DEFAULT_SAMPLER, FLOAT32, SAMPLERS
 from tunesmith.options import JobOptions
 from tunesmith.targets import parse_target
 
 app = typer.Typer(help="The performance dataset: collect.", no_args_is_help=True, add_completion=False)
-SAMPLERS = ("uniform", "guided", "representative", "random")
 COUNT = 20
 
 
