@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tools import intrinsics_of_rows
 from tunesmith import metaschedule
 from workers.tvm_backend.dot.codes import CODES, WEIGHTS
 from workers.tvm_backend.dot.intrinsics import (
-    BY_NAME,
+    ALL,
     HALVED_QUADS,
     PAIRS,
     QUADS,
+    ROW_WORDS,
     SUMS,
     TURNED_HALVED_QUADS,
     TURNED_QUADS,
@@ -113,7 +115,8 @@ def main() -> None:
 def as_texts() -> dict[str, list[str]]:
     """TVM's JSON of each intrinsic: what it computes, and how."""
     warm("llvm")
-    return {name: [_json(dot, COMPUTES), _json(dot, _implementation(dot))] for name, dot in BY_NAME.items()}
+    rows = {dot.name: [_text(each) for each in intrinsics_of_rows.texts(dot)] for dot in ROW_WORDS}
+    return {dot.name: [_json(dot, COMPUTES), _json(dot, _implementation(dot))] for dot in ALL} | rows
 
 
 def _implementation(dot: Dot) -> str:
@@ -140,9 +143,6 @@ def _product(dot: Dot) -> str:
 
 
 def _json(dot: Dot, body: str) -> str:
-    import tvm
-    from tvm.script import from_source
-
     words = {
         "lanes": dot.lanes,
         "halves": 2 * dot.lanes,
@@ -155,7 +155,14 @@ def _json(dot: Dot, body: str) -> str:
         "product": _product(dot),
         "pmadd": MULTIPLY_PAIRS.get(dot.lanes, ""),
     }
-    function: Any = from_source(FUNCTION.format(body=body.format(**words), **words))
+    return _text(FUNCTION.format(body=body.format(**words), **words))
+
+
+def _text(source: str) -> str:
+    import tvm
+    from tvm.script import from_source
+
+    function: Any = from_source(source)
     return json.dumps(json.loads(tvm.ir.save_json(function)), separators=(",", ":"))
 
 

@@ -31,6 +31,7 @@ from workers.tvm_backend.passes.layout.narrow_compute import (
     matmul_pairs,
     to_bf16,
 )
+from workers.tvm_backend.passes.layout.row_words import depthwise_conv2d_pairs
 from workers.tvm_backend.passes.value_ranges.functions import Function
 from workers.tvm_backend.passes.value_ranges.search import argument_specs
 
@@ -118,6 +119,13 @@ def of_groups(groups: int, rows: int, depth: int, pixels: int, **options: bool) 
     """A 1×1 convolution of groups, as a product for each; ``depth`` counts channels."""
     shapes = [(groups, rows, -(-depth // 2), 2), (groups, depth, pixels)]
     return product(shapes, group_matmul_pairs, (), (groups, rows, 1), (groups, rows, pixels), **options)
+
+
+def depthwise(image: tuple[int, int, int, int]) -> Extracted:
+    """A 3×3 depthwise convolution with a border; ``image`` is N, blocks, H, W."""
+    shapes = [(*image, LANES), (image[1], 3, 2, LANES, 2)]
+    options = ((1, 1, 1, 1),)
+    return product(shapes, depthwise_conv2d_pairs, options, (1, image[1], 1, 1, LANES), (*image, LANES))
 
 
 def convolution(

@@ -19,7 +19,7 @@ from tvm import relax  # isort: skip
 from workers.tvm_backend import tir
 from workers.tvm_backend.passes import extract_tasks, pipeline
 from workers.tvm_backend.passes.extract_tasks import Extracted
-from workers.tvm_backend.passes.layout import byte_compute, packing
+from workers.tvm_backend.passes.layout import byte_compute, packing, row_words
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.narrow_compute import OUT_ELEMENTWISE, PATTERN
 
@@ -43,6 +43,7 @@ class Case:
         scaled, axes = _scaled(function, sums.ndim)
         channels = [sums.shape[axis] for axis in axes]
         zeros = rng.integers(-1000, 1000, channels).astype(np.int32)
+        zeros = zeros.astype(np.float32) if scaled is byte_compute.scaled_sums else zeros
         scales = (rng.uniform(0.5, 1, channels) * 120 / sums.std()).astype(np.float32)
         bordered = [np.float32(ZERO)] if options else []
         self.arrays = [*operands, *bordered, zeros, scales, np.float32(0.75), np.float32(30)]
@@ -70,10 +71,25 @@ class Case:
         return len(mods)
 
 
+def depthwise(image: tuple[int, int, int, int]) -> Case:
+    """A 3×3 depthwise convolution with a border; ``image`` is N, C, H, W."""
+    x, w = _operands(image, (image[1], 1, 3, 3))
+    bordered = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=ZERO).astype(np.int64)
+    sums = sum(
+        bordered[:, :, i : i + image[2], j : j + image[3]] * w[None, :, 0, i, j, None, None].astype(np.int64)
+        for i in range(3)
+        for j in range(3)
+    )
+    operands = [packing.feature_map(x), packing.depthwise_quads(w)]
+    return Case(row_words.depthwise_conv2d_quads, operands, ((1,) * 4,), packing.feature_map(np.asarray(sums)))
+
+
 def _scaled(function: Any, rank: int) -> tuple[Any, tuple[int, ...]]:
     """What scales the sums of ``function``, and their axes of channels."""
     if function is byte_compute.group_matmul_quads:
         return byte_compute.scaled_groups, (0, 1)
+    if function is row_words.depthwise_conv2d_quads:
+        return byte_compute.scaled_sums, (1, 4)
     return (byte_compute.scaled_map, (1, 4)) if rank == 5 else (byte_compute.scaled_rows, (rank - 1,))
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pair_tasks
 import pytest
 import rule_checks
 from effort import examples
+from emulated import emulated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pair_tasks import ZNVER4, between, check, convolution, dense, of_groups
+from pair_tasks import ZNVER4, between, check, convolution, dense, depthwise, of_groups
 
 import tvm  # isort: skip
 from tvm import topi  # isort: skip
@@ -74,6 +76,15 @@ def test_products_of_groups() -> None:
     assert check(of_groups(2, 5, 7, 19, residual=True)) == 4, "odd channels, pixels that fill no registers"
 
 
+def test_depthwise_convolutions() -> None:
+    task = depthwise((1, 2, 4, 5))
+    assert check(task) == 2
+    here = rule_checks.here()
+    (mod,) = rule_checks.scheduled(task, ZNVER4, each=1)
+    expected = pair_tasks.run(tir.load_module(task.module), task, here)
+    np.testing.assert_allclose(pair_tasks.run(emulated(mod), task, here), expected, rtol=2**-7)
+
+
 MAP = (1, 2, 9, 9, 16)
 OTHERS = {
     "max pool": (lambda x: ordering.max_pool(x, [3, 3], [2, 2], [1] * 4, [1, 1], [1, 2, 5, 5, 16]), [MAP], []),
@@ -90,8 +101,8 @@ def test_what_stands_between_products(name: str) -> None:
 
 @pytest.mark.parametrize(
     "task",
-    [dense((12,), 4, 32), convolution((1, 2, 8, 8), 4, (3, 3)), of_groups(2, 8, 8, 16)],
-    ids=["dense", "conv", "groups"],
+    [dense((12,), 4, 32), convolution((1, 2, 8, 8), 4, (3, 3)), of_groups(2, 8, 8, 16), depthwise((1, 1, 4, 4))],
+    ids=["dense", "conv", "groups", "depthwise"],
 )
 def test_all_multiply_adds_are_on_the_instruction(task: pair_tasks.Extracted) -> None:
     mods = rule_checks.scheduled(task, ZNVER4, each=1)

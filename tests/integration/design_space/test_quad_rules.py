@@ -7,10 +7,11 @@ import re
 import pytest
 import rule_checks
 from effort import examples
+from emulated import emulated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pair_tasks import ZNVER4
-from quad_tasks import assembly, convolution, dense, of_groups
+from quad_tasks import assembly, convolution, dense, depthwise, of_groups
 
 from tunesmith.targets import Target
 
@@ -52,6 +53,13 @@ def test_products_of_groups() -> None:
     assert of_groups(2, 5, 6, 19).check() == 4, "channels that fill no lanes, pixels that fill no registers"
 
 
+def test_depthwise_convolutions() -> None:
+    case = depthwise((1, 32, 2, 3))
+    assert case.check() == 2
+    (mod,) = rule_checks.scheduled(case.task, ZNVER4, each=1)
+    assert (case.run(emulated(mod), rule_checks.here()) == case.expected).mean() > 0.99
+
+
 def test_products_are_on_the_instruction_of_the_cpu() -> None:
     case = convolution((1, 16, 4, 4), 16, 3)
     for each in (case, of_groups(1, 8, 8, 16)):
@@ -59,5 +67,6 @@ def test_products_are_on_the_instruction_of_the_cpu() -> None:
             text = assembly(each, target)
             assert len(re.findall(pattern, text)) >= 4
             assert not re.search(NOT_DOTS, text)
+    assert len(re.findall(r"vpdpbusd.*%zmm", assembly(depthwise((1, 16, 4, 4)), ZNVER4))) >= 4
     for target, name in ((rule_checks.AVX512, "vpmaddwd"), (rule_checks.NEON, r"mla\s+v\d+\.4s")):
         assert len(re.findall(name, assembly(case, target))) >= 4

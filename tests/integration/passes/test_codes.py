@@ -24,7 +24,7 @@ from workers.tvm_backend.passes.layout import grids
 pytestmark = pytest.mark.parallel
 
 INT8 = Preparation(blocked=True, fast_math=True, int8=True)
-SHAPE = (1, 3, 20, 20)
+SHAPE = (1, 3, 24, 24)
 
 
 class Samples(CalibrationDataReader):
@@ -44,7 +44,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pools, a residual, a depthwise convolution, shuffled channels, groups and a dense layer, in float32."""
     net = Net(*SHAPE)
     z = residual_trunk(net)
-    parts, whole = (net.constant(np.array(shape, np.int64)) for shape in ((1, 3, 16, 5, 5), (1, 48, 5, 5)))
+    parts, whole = (net.constant(np.array(shape, np.int64)) for shape in ((1, 3, 16, 6, 6), (1, 48, 6, 6)))
     z = net.op("Reshape", net.op("Transpose", net.op("Reshape", z, parts), perm=[0, 2, 1, 3, 4]), whole)
     z = net.conv(z, 54, 1, group=3)
     z = net.op("Flatten", net.op("GlobalAveragePool", net.op("Relu", net.conv(z, 64, group=1))))
@@ -92,7 +92,8 @@ def test_both_notations_make_the_same(net: Path) -> None:
 def on_bytes(made: pipeline.Prepared) -> None:
     """Every product multiplies bytes, and every map is stored as codes."""
     found = calls(made.module)
-    assert sum(count for name, count in found.items() if "conv2d_quads" in name) == 5, found
+    assert sum(count for name, count in found.items() if "conv2d_quads" in name) == 6, found
+    assert sum(count for name, count in found.items() if "depthwise_conv2d_quads" in name) == 1, found
     assert sum(count for name, count in found.items() if "group_matmul_quads" in name) == 1, found
     assert sum(count for name, count in found.items() if "matmul_quads" in name) == 2, found
     assert found["max_pool2d"] == 1, "codes are compared as they are"

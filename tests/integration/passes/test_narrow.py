@@ -34,7 +34,7 @@ from workers.tvm_backend.passes import fold_constants, pipeline  # noqa: E402
 pytestmark = pytest.mark.parallel
 
 BF16 = Preparation(blocked=True, fast_math=True, bf16=True)
-SHAPE = (1, 3, 20, 20)
+SHAPE = (1, 3, 24, 24)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ def close(ours: Array, right: Array, share: float) -> None:
 
 def test_every_map_is_stored_as_bits(case: Case) -> None:
     found = calls(case.made.module)
-    assert sum(count for name, count in found.items() if "conv2d_pairs" in name) == 5, found
+    assert sum(count for name, count in found.items() if "conv2d_pairs" in name) == 6, found
+    assert sum(count for name, count in found.items() if "depthwise_conv2d_pairs" in name) == 1, found
     assert sum(count for name, count in found.items() if "matmul_pairs" in name) == 1, found
     assert found["concatenate"] == 1, "bits are moved, not widened and rounded"
     assert not any("reshape" in name or "bf16" in name for name in found), "nothing converts by itself"

@@ -53,14 +53,22 @@ def _scales_of_sums(function: Any) -> dict[int, Values]:
     products: list[Any] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
     tvm_ffi.structural_walk(function.body, (Mul, products.append))
-    sums = [each for each in blocks if each.init is not None and str(each.writes[0].source.dtype) == "int32"]
-    if len(sums) != 1:
+    sums = [each for each in blocks if each.init is not None]
+    if len(sums) != 1 or not any(str(each.ty.dtype) == WEIGHTS for each in function.params):
         return {}
     steps = math.prod(int(each.dom.extent) for each in sums[0].iter_vars if int(each.iter_type) == IterVar.CommReduce)
     most = SPREAD / (USUAL_PRODUCT * math.sqrt(steps))
-    scaled = [each for each in products if type(each.a).__name__ == "Cast" and type(each.b).__name__ == "TensorLoad"]
-    scales = [each.b for each in scaled if str(each.a.value.ty.dtype) == "int32" and str(each.ty.dtype) == "float32"]
+    scales = [
+        each.b for each in products if _is_sum(each.a) and type(each.b).__name__ == "TensorLoad" and each.b.indices
+    ]
     return {_key(load.source): Values(most / 2, most) for load in scales}
+
+
+def _is_sum(value: Any) -> bool:
+    """Whether a float32 is a sum less what zeros add: an int32, or a float32 where a depthwise convolution made it."""
+    if type(value).__name__ == "Cast":
+        return str(value.value.ty.dtype) == "int32" and str(value.ty.dtype) == "float32"
+    return type(value).__name__ == "Sub" and str(value.ty.dtype) == "float32"
 
 
 def _buffers_of_bits(function: Any) -> set[int]:

@@ -102,7 +102,25 @@ ALL = (
     *TURNED_HALVED_QUADS,
     *TURNED_PLAIN_QUADS,
 )
-BY_NAME = {dot.name: dot for dot in ALL}
+
+
+@dataclass(frozen=True)
+class RowDot(Dot):
+    """How a CPU multiplies words of pixels below one another, ``left``, for two rows of a 3×3 depthwise convolution.
+
+    Attributes:
+        columns: columns of the kernel that it goes through.
+    """
+
+    columns: int = 1
+
+
+ROW_WORDS = (
+    RowDot("ts_bf16_rows_16", 16, BITS, BITS, "bf16_dot", 0.5, DPBF16PS),
+    RowDot("ts_i8_rows_16", 16, CODES, WEIGHTS, "i8_dot", 0.25, columns=3),
+)
+"""Words of bits for each column of the kernel: sums are float32. Words of codes for all columns, in int32 at first."""
+BY_NAME = {dot.name: dot for dot in (*ALL, *ROW_WORDS)}
 
 
 _REGISTERING = threading.Lock()

@@ -59,6 +59,7 @@ ANCHORS = (
 )
 """Operator names that give a fused function its character, the most telling first."""
 BLOCKED = (
+    *((name, name) for name in ("depthwise_conv2d_pairs", "depthwise_conv2d_quads")),
     *((name, name) for name in ("group_conv2d_quads", "conv2d_quads", "group_matmul_quads", "matmul_quads")),
     *((name, name) for name in ("group_conv2d_pairs", "conv2d_pairs", "group_matmul_pairs", "matmul_pairs")),
     ("depthwise_conv2d", "depthwise_conv2d"),

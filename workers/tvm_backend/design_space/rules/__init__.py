@@ -21,6 +21,7 @@ from workers.tvm_backend.design_space.rules.elementwise import Elementwise
 from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.rules.packed_matmul import PackedMatmul
 from workers.tvm_backend.design_space.rules.pointwise import PointwiseConvolution
+from workers.tvm_backend.design_space.rules.row_words import DepthwiseWords
 from workers.tvm_backend.design_space.rules.rows import Rows
 from workers.tvm_backend.design_space.rules.windows import Depthwise, Pooling
 from workers.tvm_backend.design_space.rules.winograd import Winograd
@@ -35,6 +36,7 @@ RULES: tuple[Rule, ...] = (
     BlockedConvolution(),
     Winograd(),
     Rows(),
+    DepthwiseWords(),
     Depthwise(),
     Pooling(),
     Elementwise(),

@@ -15,6 +15,7 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
+from workers.tvm_backend.design_space.rules import row_words
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.epilogue import fold
 from workers.tvm_backend.design_space.rules.stages import (
@@ -41,7 +42,7 @@ class Depthwise(Rule):
     def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         found = match(sch)
-        if found is not None and found.factors > 1:
+        if found is not None and found.factors > 1 and not (found.weights and row_words.applies(sch, cpu)):
             yield from variants(found, cpu)
 
 
@@ -70,6 +71,7 @@ class Window:
         stride: stride of the contiguous axis.
         factors: tensors that are multiplied; one is a pooling.
         cut: what follows leaves out the end of each row, which fills up the last vector.
+        weights: name of the stage that widens weights; empty where they are float32.
     """
 
     stage: Stage
@@ -78,6 +80,7 @@ class Window:
     stride: int
     factors: int
     cut: bool = False
+    weights: str = ""
 
     @property
     def whole(self) -> bool:
@@ -89,18 +92,27 @@ def match(sch: Schedule) -> Window | None:
     """The workload as one reduction over windows and what is element by element around it."""
     stages = find(sch)
     reductions = [stage for stage in stages or () if stage.reduction]
-    if not stages or len(reductions) != 1 or not all(stage.in_lanes for stage in stages):
+    if not stages or len(reductions) != 1:
         return None
     stage, at = reductions[0], stages.index(reductions[0])
     if any(later.spatial[:-1] != stage.spatial[:-1] for later in stages[at + 1 :]) or len(stage.spatial) < 2:
         return None
-    found = _window(stage, tuple(source.name for source in stages[:at]))
+    weights = next((each.name for each in stages[:at] if _widens_weights(each, len(stage.spatial))), "")
+    if not all(each.in_lanes for each in stages if each.name != weights):
+        return None
+    found = _window(stage, tuple(source.name for source in stages[:at] if source.name != weights))
+    found = None if found is None else replace(found, weights=weights)
     if found is None or all(later.spatial == stage.spatial for later in stages[at + 1 :]):
         return found
     ends = {later.spatial[-1] for later in stages[at + 1 :]}
     # Only to fill up vectors is a row made longer than what is left of it.
     fits = len(ends) == 1 and max(ends) < stage.spatial[-1] and not found.blocked and found.stride == 1
     return replace(found, cut=True) if fits and found.sources else None
+
+
+def _widens_weights(stage: Stage, rank: int) -> bool:
+    """Whether a stage widens values that share a lane, and has fewer axes than what it is for, as weights have."""
+    return row_words.splits_words(stage) and len(stage.spatial) < rank
 
 
 def _window(stage: Stage, sources: tuple[str, ...]) -> Window | None:
@@ -181,6 +193,13 @@ def _schedule(sch: Schedule, plan: WindowsPlan) -> None:
         # A plane is not read right after it was written, in narrower pieces: loads would wait for the stores.
         sch.compute_at(copy, threads if plan.found.cut else nest.plane, preserve_unit_loops=True)
         _copy_loops(sch, copy, plan)
+    if plan.found.weights:
+        at = threads if plan.found.cut else nest.plane
+        weights = sch.get_sblock(plan.found.weights)
+        sch.compute_at(weights, at, preserve_unit_loops=True)
+        _, rows, columns, *lane = sch.get_loops(weights)[-len(stage.spatial) + 1 :]
+        sch.reorder(columns, *lane, rows)  # LLVM makes vectors of what shares a lane
+        sch.unroll(rows)
     if math.prod(stage.reduction) <= plan.cpu.unrolled_window:
         for loop in nest.window:
             sch.unroll(loop)

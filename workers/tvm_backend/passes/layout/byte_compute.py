@@ -130,6 +130,20 @@ def scaled_map(sums: te.Tensor, zeros: te.Tensor, scales: te.Tensor) -> te.Tenso
     return te.compute(sums.shape, value, name="scaled_map")
 
 
+def scaled_sums(sums: te.Tensor, zeros: te.Tensor, scales: te.Tensor) -> te.Tensor:
+    """The same of sums in float32.
+
+    Args:
+        sums: float32 [N, OB, Y, X, lanes], whole numbers.
+        zeros, scales: float32 [OB, lanes].
+    """
+
+    def value(b: Any, o: Any, y: Any, x: Any, lane: Any) -> Any:
+        return (sums[b, o, y, x, lane] - zeros[o, lane]) * scales[o, lane]
+
+    return te.compute(sums.shape, value, name="scaled_sums")
+
+
 def scaled_rows(sums: te.Tensor, zeros: te.Tensor, scales: te.Tensor) -> te.Tensor:
     """The same of rows.
 

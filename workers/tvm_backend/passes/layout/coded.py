@@ -16,7 +16,7 @@ from tvm import relax
 from workers.tvm_backend.dot.codes import CODES, WEIGHTS
 from workers.tvm_backend.dot.intrinsics import GROUPS
 from workers.tvm_backend.passes import fold_constants
-from workers.tvm_backend.passes.layout import byte_compute, compute, grids, operators, packing
+from workers.tvm_backend.passes.layout import byte_compute, compute, grids, operators, packing, row_words
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.conv_problem import Convolution
 from workers.tvm_backend.passes.layout.expressions import map_shape, operator, shape
@@ -125,12 +125,14 @@ MOVES = {
 
 
 def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.Expr | None:
-    """A convolution of codes; None where its operands are on no grids. That of each channel by itself is in float32."""
+    """A convolution of codes; None where its operands are on no grids. Other depthwise ones than 3×3 are in float32."""
     shifted, options = values.grids.shifted.get(call.args[0]), (found.stride, found.padding, found.dilation)
     data = call.args[0] if shifted is None else shifted.base
     codes = values.codes(data)
     if codes is None or not (shifted is None or (not found.depthwise and _has_code(values, shifted))):
         return None
+    if found.fits_words and (made := _depthwise(values, codes, call, found)) is not None:
+        return made
     computed = None if shifted is None else shifted.zero
     zero = codes.zero if computed is None else _code_of(values, codes.grid, computed)
     if found.depthwise:
@@ -184,6 +186,19 @@ def _times(values: Values, made: relax.Call, shifted: Shifted | None) -> relax.E
     if shifted is None or shifted.scale is None:
         return made
     return relax.op.multiply(values.builder.emit(made), values.in_shape(shifted.scale, (1,)))
+
+
+def _depthwise(values: Values, codes: Codes, call: relax.Call, found: Convolution) -> relax.Expr | None:
+    """A depthwise convolution of codes whose rows share lanes; None where its weights are on no grids."""
+    weights = _weights(found.weight)
+    if weights is None:
+        return None
+    numbers, scales = weights
+    packed = fold_constants.to_constant(packing.depthwise_quads(numbers))
+    source = values.blocked_codes(call.args[0])
+    sums = values.emit_product(row_words.depthwise_conv2d_quads, source, packed, codes.zero, found.padding)
+    zeros, scales = (packing.in_blocks(each).astype(np.float32) for each in _folded(codes.grid, numbers, scales))
+    return values.call(byte_compute.scaled_sums, sums, *map(fold_constants.to_constant, (zeros, scales)))
 
 
 def group_matmul(values: Values, call: relax.Call, dims: tuple[int, int, int]) -> relax.Expr | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from workers.tvm_backend.passes.layout import row_words
 from workers.tvm_backend.passes.layout.expressions import Shape
 
 
@@ -39,6 +40,16 @@ class Convolution:
     def depthwise(self) -> bool:
         """Each channel by itself."""
         return self.weight.shape[1] == 1 and self.groups == len(self.weight) == self.source[1] > 1
+
+    @property
+    def fits_words(self) -> bool:
+        """Whether it is depthwise and rows of narrow values can share lanes: 3×3, stride one, an even number of rows.
+
+        The rows are those of the result.
+        """
+        rows = self.source[2] + self.padding[0] + self.padding[2] - (row_words.KERNEL - 1)
+        single = self.stride == self.dilation == (1, 1) and self.weight.shape[2:] == (row_words.KERNEL,) * 2
+        return self.depthwise and single and rows % row_words.STEP == 0
 
     @property
     def takes_blocks(self) -> bool:

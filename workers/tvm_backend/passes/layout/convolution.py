@@ -11,7 +11,7 @@ from tvm import relax
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.dot.bits import PAIR
 from workers.tvm_backend.passes import fold_constants
-from workers.tvm_backend.passes.layout import coded, compute, narrow_compute, packing, winograd
+from workers.tvm_backend.passes.layout import coded, compute, narrow_compute, packing, row_words, winograd
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.conv_problem import Convolution
 from workers.tvm_backend.passes.layout.expressions import map_shape, operator, shape, size
@@ -81,6 +81,10 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
     options = found.stride, found.padding, found.dilation
     if values.algorithms.int8 and (made := coded.convolution(values, call, found)) is not None:
         return made
+    if values.algorithms.bf16 and found.fits_words:
+        weight = values.packed.of(call.args[1], packing.depthwise_pairs)
+        source = values.rounded(values.blocked(data))
+        return values.call_product(row_words.depthwise_conv2d_pairs, source, weight, found.padding)
     if found.depthwise:
         weight = values.packed.of(call.args[1], packing.depthwise_weight)
         return values.call(compute.depthwise_conv2d_blocked, values.blocked(data), weight, *options)

@@ -107,6 +107,22 @@ def depthwise_weight(weight: Array) -> Array:
     return np.transpose(full.reshape(channels // LANES, LANES, kh, kw), (0, 2, 3, 1))
 
 
+def depthwise_pairs(weight: Array) -> Array:
+    """[C, 1, KH, KW] as bfloat16 bits [ceil(C / LANES), KW, ceil(KH / 2), LANES, 2]; zeros are added."""
+    return _words(weight.astype(dtype_of("bfloat16")), PAIR).view(BITS)
+
+
+def depthwise_quads(weight: Array) -> Array:
+    """int8 [C, 1, KH, KW] of at most four rows as [ceil(C / LANES), KW, LANES, 4]; zeros are added."""
+    return _words(weight, GROUPS[WEIGHTS]).squeeze(2)
+
+
+def _words(weight: Array, group: int) -> Array:
+    """[C, 1, KH, KW] as [ceil(C / LANES), KW, ceil(KH / group), LANES, group]: rows of the kernel share a lane."""
+    blocks = _filled(np.transpose(depthwise_weight(weight), (0, 2, 1, 3)), 2, group, 0.0)
+    return _grouped(blocks, group)
+
+
 def winograd_weight(weight: Array, m: int) -> Array:
     """[O, C, 3, 3] as ``conv2d_winograd`` takes them: [ceil(O / LANES), m + 2, m + 2, ceil(C / LANES), LANES, LANES].
 

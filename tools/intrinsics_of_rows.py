@@ -1,0 +1,110 @@
+"""Texts of the intrinsics that multiply words of pixels below one another, for two rows of a 3×3 depthwise convolution.
+
+The first row of the result takes the weights as they lie. For the second one they are shifted by one row: to the left
+in a word, and into the next word. What fills the last word of weights is never read: it need not be zero.
+"""
+
+from __future__ import annotations
+
+from workers.tvm_backend.dot.bits import BITS
+from workers.tvm_backend.dot.intrinsics import RowDot
+
+HEAD = """
+@T.prim_func(s_tir=True)
+def main(a: T.handle, b: T.handle, c: T.handle) -> None:
+    {strides}
+    A = T.match_buffer(a, (2, {pixels}, 2), "{left}", strides=[{a}, {share}, 1], offset_factor=1)
+    B = T.match_buffer(b, ({kernel}, {rows}), "{weights}", strides=[{all}, {share}, 1], offset_factor=1)
+    C = T.match_buffer(c, (2, {result}), "float32", strides=[{c}, 1], offset_factor=1, scope="local")
+    with T.sblock("root"):
+        T.reads(C[0:2, {result_region}], A[0:2, {pixel_region}, 0:2], B[{kernel_region}, 0:{rows}])
+        T.writes(C[0:2, {result_region}])
+{body}
+"""
+
+
+def texts(dot: RowDot) -> tuple[str, str]:
+    """TVM's script of what an intrinsic computes, and of how."""
+    share, wide = dot.group, dot.columns > 1
+    words = {
+        "strides": "\n    ".join(f"{name} = T.int32()" for name in ("sa", "sb", "sc", "sd")),
+        "share": share,
+        "all": 16 * share,
+        "rows": min(share, 3),
+        "left": dot.left,
+        "weights": dot.weights,
+        "a": f"sa, {16 * share}" if wide else "sa, sb",
+        "c": "sc, sd",
+        "pixels": f"{dot.columns}, 16",
+        "pixel_region": f"0:{dot.columns}, 0:16",
+        "result": "1, 16",
+        "result_region": "0:1, 0:16",
+        "kernel": "2, 16" if share == 2 else "3, 16",
+        "kernel_region": "0:2, 0:16" if share == 2 else "0:3, 0:16",
+    }
+    return HEAD.format(body=_computes(dot), **words), HEAD.format(body=_pairs() if share == 2 else _quads(), **words)
+
+
+def _computes(dot: RowDot) -> str:
+    share, wide = dot.group, dot.columns > 1
+    column, first = ("kx", "kx, ") if wide else ("0", "")
+    pixel = f"A[(row + ky) // 2, {column}, lane, (row + ky) % 2]"
+    weight = "B[ky // 2, lane, ky % 2]" if share == 2 else f"B[{first}lane, ky]"
+    loop = f"for x in T.serial(0, {dot.columns}):" if wide else "if True:"
+    names, kinds, over = ("row, lane, ky, kx", "SSRR", "r, l, y, x") if wide else ("row, lane, ky", "SSR", "r, l, y")
+    lines = [
+        "for l in T.serial(0, 16):",
+        "    for r in T.serial(0, 2):",
+        "        for y in T.serial(0, 3):",
+        *(["            " + loop] if wide else []),
+    ]
+    inner = "    " * (4 if wide else 3)
+    lines += [
+        f'{inner}with T.sblock("update"):',
+        f'{inner}    {names} = T.axis.remap("{kinds}", [{over}])',
+        f"{inner}    C[row, 0, lane] = C[row, 0, lane] + {_float(pixel, dot.left)} * {_float(weight, dot.weights)}",
+    ]
+    return "\n".join(" " * 8 + line for line in lines)
+
+
+def _float(value: str, dtype: str) -> str:
+    if dtype == BITS:
+        return f'T.reinterpret("float32", T.shift_left(T.cast({value}, "uint32"), T.uint32(16)))'
+    return f'T.cast({value}, "float32")'
+
+
+def _pairs() -> str:
+    pixels = [f'T.reinterpret("int32x16", A.vload([{at}, 0, 0, 0], "uint16x32"))' for at in range(2)]
+    first, second = (f'T.reinterpret("uint32x16", B.vload([{at}, 0, 0], "uint16x32"))' for at in range(2))
+    by = "T.broadcast(T.uint32(16), 16)"
+    kept = first, f"T.bitwise_and({second}, T.broadcast(T.uint32(65535), 16))"
+    moved = (
+        f"T.shift_left({first}, {by})",
+        f"T.bitwise_or(T.shift_right({first}, {by}), T.shift_left({second}, {by}))",
+    )
+    lines = []
+    for row, weights in enumerate((kept, moved)):
+        total = f'C.vload([{row}, 0, 0], "float32x16")'
+        for pixel, weight in zip(pixels, weights, strict=True):
+            signed = f'T.reinterpret("int32x16", {weight})'
+            total = f'T.call_pure_extern("float32x16", "ts_dpbf16ps", {total}, {pixel}, {signed})'
+        lines.append(f"        C[{row}, 0, T.ramp(0, 1, 16)] = {total}")
+    return "\n".join(lines)
+
+
+def _quads() -> str:
+    lines = []
+    for row in range(2):
+        total = "T.broadcast(T.int32(0), 16)"
+        for column in range(3):
+            weight = f'T.reinterpret("uint32x16", B.vload([{column}, 0, 0], "int8x64"))'
+            kept = f"T.bitwise_and({weight}, T.broadcast(T.uint32(0xFFFFFF), 16))"
+            moved = f"T.shift_left({weight}, T.broadcast(T.uint32(8), 16))"
+            weight = f'T.reinterpret("int8x64", {moved if row else kept})'
+            total = (
+                f'T.call_pure_extern("int32x16", "llvm.x86.avx512.vpdpbusd.512", {total}, '
+                f'A.vload([0, {column}, 0, 0], "uint8x64"), {weight})'
+            )
+        place = f"C[{row}, 0, T.ramp(0, 1, 16)]"
+        lines.append(f'        {place} = C.vload([{row}, 0, 0], "float32x16") + T.cast({total}, "float32x16")')
+    return "\n".join(lines)
