@@ -16,6 +16,7 @@ from tunesmith.cli.output import emit, seconds, table, times
 from tunesmith.cli.progress import shown
 from tunesmith.errors import InvalidInput, MeasurementFailed
 from tunesmith.measuring.checked import CheckState, judge
+from tunesmith.names import FLOAT32
 from tunesmith.operators import looks_like_operator
 from tunesmith.schedule_log import read_log
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
@@ -116,8 +117,9 @@ def _compare(
     own = [result for result in found if result.name not in FOREIGN]
     narrow = [result.name for result in own] if preparation.precision in ROUNDED else []
     check_outputs(found, folder, narrow=narrow)
+    computed = f"in {preparation.precision}" if preparation.precision != FLOAT32 else ""
     for result in own:
-        result.note = "; ".join(filter(None, (result.note, local.note)))
+        result.note = "; ".join(filter(None, (computed, result.note, local.note)))
     return found
 
 

@@ -25,6 +25,7 @@ from tunesmith.full_disk import writing
 from tunesmith.names import AUTO, DEFAULT_PRECISION
 from tunesmith.operators import looks_like_operator
 from tunesmith.options import JobOptions
+from tunesmith.preparation import Preparation
 from tunesmith.schedule_log import ScheduleLog, read_log
 from tunesmith.states import JobState
 from tunesmith.targets import Target
@@ -91,6 +92,8 @@ def compile_(
         print(json.dumps(_body(output, done)))
         return
     print(output)
+    if (computed := Preparation.parse(done.preparation).precision) != DEFAULT_PRECISION:
+        print(f"precision: {computed}", file=sys.stderr)
     if done.note:
         print(f"note: {done.note}", file=sys.stderr)
     if done.answers:
@@ -104,6 +107,7 @@ def _body(output: Path, done: Compiled) -> dict[str, Any]:
         "path": str(output),
         "target": done.target.to_json(),
         "preparation": done.preparation,
+        "precision": Preparation.parse(done.preparation).precision,
         "schedules": done.schedules,
         "missing": done.missing,
         "note": done.note or None,

@@ -65,6 +65,7 @@ def test_a_model_in_bf16_is_held_against_the_size_of_float32s_outputs(model, mon
     assert ours["check"] == "agree"
     assert 1e-4 < ours["error"] < ours["tolerance"] == NARROW_TOLERANCE, "its operands are rounded"
     assert 1e-4 < ours["rms"] < NARROW_TOLERANCE
+    assert (ours["note"], other["note"]) == ("in bf16", "")
     assert (other["error"], other["rms"], other["check"]) == (None, None, "not_compared")
 
 

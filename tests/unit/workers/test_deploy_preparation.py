@@ -10,7 +10,7 @@ import pytest
 
 from tunesmith.cli.main import run_command_line
 from tunesmith.preparation import PLAIN, Preparation
-from tunesmith.schedule_log import SCHEMA
+from tunesmith.schedule_log import SCHEMA, ScheduleLog
 from tunesmith.targets import Target
 from workers import commands_compare, commands_compile
 from workers.tvm_backend.build import local_model
@@ -85,9 +85,19 @@ def test_the_default_is_that_of_a_job(model: str, target: dict[str, Any], expect
 def test_compile_says_what_could_not_be_had(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, log: Path
 ) -> None:
-    monkeypatch.setattr(commands_compile, "_compile", lambda *_: ([], "maps in blocks do not fit"))
-    arguments = ["compile", OPERATOR, "--log", str(log)]
+    def compiled(
+        model: str, shapes: Any, library: Path, target: str | None, given: ScheduleLog
+    ) -> commands_compile.Compiled:
+        library.touch()
+        return commands_compile.Compiled(Target(TARGET), given.preparation.key, 1, [], "maps in blocks do not fit")
+
+    monkeypatch.setattr(commands_compile, "_by_log", compiled)
+    log.write_text(log.read_text().replace(EXACT.key, Preparation(blocked=True, bf16=True).key))
+    arguments = ["compile", OPERATOR, "--log", str(log), "-o", str(log.with_name("model.so"))]
     assert run_command_line(arguments) == 0
-    assert "note: maps in blocks do not fit" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "precision: bf16" in said
+    assert "note: maps in blocks do not fit" in said
     assert run_command_line([*arguments, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["note"] == "maps in blocks do not fit"
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["precision"], answer["note"]) == ("bf16", "maps in blocks do not fit")
