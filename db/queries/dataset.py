@@ -56,27 +56,19 @@ def conditions(session: Session, wanted: RecordFilter, *, by_latency: bool = Fal
     """
     targets = None if wanted.target is None else targets_named(session, wanted.target)
     one = targets[0] if targets is not None and len(targets) == 1 else None
-    columns: tuple[tuple[Any, Any], ...] = (
-        (Record.job_id, None if by_latency else wanted.job),
-        (Record.workload_hash, wanted.workload),
-        (Record.target_hash, one if by_latency or wanted.workload is None else None),
-    )
-    first = [column == value for column, value in columns if value is not None]
-    others = [*first[2 if by_latency else 1 :]]
-    first = first[: 2 if by_latency else 1]
-    more = _more(wanted)
-    if not first and more:
-        first, more = more[:1], more[1:]
-    others += more
+    found = _indexed(wanted, one)
+    if by_latency:
+        found = [*([Record.target_hash == one] if one is not None else []), *found]
+        found = [Record.workload_hash == wanted.workload, *found]
+    walked = 1 if not by_latency or one is None else 2
+    others = found[walked:]
     if targets is not None:
         others.append(Record.target_hash.in_(targets))
-    if by_latency and wanted.job is not None:
-        others.append(Record.job_id == wanted.job)
     if wanted.cache is not None:
         others.append(Record.cache == wanted.cache.value)
     if wanted.revoked is not None:
         others.append(Record.revoked_at.is_not(None) if wanted.revoked else Record.revoked_at.is_(None))
-    found = [*first, *(condition.is_(True) for condition in others)]
+    found = [*found[:walked], *(condition.is_(True) for condition in others)]
     if wanted.since is not None:
         found.append(Record.id > last_before(session, Record, wanted.since))
     if wanted.until is not None:
@@ -84,36 +76,37 @@ def conditions(session: Session, wanted: RecordFilter, *, by_latency: bool = Fal
     return found
 
 
-def _more(wanted: RecordFilter) -> list[sa.ColumnElement[bool]]:
-    """Conditions on columns of which each has an index."""
-    found: list[sa.ColumnElement[bool]] = []
-    if wanted.family is not None:
-        found.append(Record.family == wanted.family)
-    if wanted.processor is not None:
-        found.append(Record.processor == wanted.processor)
-    if wanted.failure is not None:
-        found.append(_failure(wanted.failure))
-    if wanted.precision is not None:
-        found.append(_precision(wanted.precision))
-    if wanted.origin is not None:
-        found.append(Record.origin == sa.literal_column(f"'{wanted.origin.value}'"))
-    if wanted.simulated is not None:
-        found.append(Record.simulated == wanted.simulated)
-    return found
+def _indexed(wanted: RecordFilter, target: str | None) -> list[sa.ColumnElement[bool]]:
+    """Conditions on columns of which each has an index, those first that few rows meet."""
+    failed = wanted.failure not in (None, VALID, ANY_FAILURE)
+    narrow = wanted.precision not in (None, DEFAULT_PRECISION)
+    found: list[tuple[bool, Any]] = [
+        (wanted.job is not None, Record.job_id == wanted.job),
+        (wanted.workload is not None, Record.workload_hash == wanted.workload),
+        (failed, Record.failure == wanted.failure),
+        (narrow, _narrow(wanted.precision)),
+        (wanted.simulated is True, Record.simulated == sa.true()),
+        (target is not None, Record.target_hash == target),
+        (wanted.family is not None, Record.family == wanted.family),
+        (wanted.processor is not None, Record.processor == wanted.processor),
+        (
+            wanted.origin is not None,
+            Record.origin == sa.literal_column(f"'{(wanted.origin or Origin.MEASURED).value}'"),
+        ),
+        (wanted.failure is not None and not failed, _failed(wanted.failure == ANY_FAILURE)),
+        (wanted.precision == DEFAULT_PRECISION, Record.precision == DEFAULT_PRECISION),
+        (wanted.simulated is False, Record.simulated == sa.false()),
+    ]
+    return [condition for asked, condition in found if asked]
 
 
-def _failure(wanted: str) -> sa.ColumnElement[bool]:
-    if wanted == VALID:
-        return Record.failure.is_(None)
-    return Record.failure.is_not(None) if wanted == ANY_FAILURE else Record.failure == wanted
+def _failed(wanted: bool) -> sa.ColumnElement[bool]:
+    return Record.failure.is_not(None) if wanted else Record.failure.is_(None)
 
 
-def _precision(wanted: str) -> sa.ColumnElement[bool]:
+def _narrow(wanted: str | None) -> sa.ColumnElement[bool]:
     """Named twice, so that the index of the few that are not float32 serves."""
-    same = Record.precision == wanted
-    if wanted == DEFAULT_PRECISION:
-        return same
-    return sa.and_(same, Record.precision != sa.literal_column(f"'{DEFAULT_PRECISION}'"))
+    return sa.and_(Record.precision == wanted, Record.precision != sa.literal_column(f"'{DEFAULT_PRECISION}'"))
 
 
 def targets_named(session: Session, name: str) -> list[str]:

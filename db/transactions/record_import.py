@@ -14,7 +14,7 @@ from db.models import Record, RecordImport, SketchRow, TargetRow, WorkloadRow
 from db.queries import exchange
 from db.transactions import events
 from db.transactions.transitions import transition
-from db.transactions.upsert import insert_for, insert_missing
+from db.transactions.upsert import insert_many, insert_missing
 from tunesmith.dataset.rows import About, RecordRow
 from tunesmith.events import RecordImportQueued
 from tunesmith.resources import RECORD_IMPORT, new_id
@@ -81,9 +81,7 @@ def add_sketches(session: Session, sketches: Sequence[tuple[str, str, dict[str, 
 def add_records(session: Session, import_id: str, claims: Sequence[Claim]) -> None:
     """Records that no earlier import brought."""
     now = clock.now(session)
-    rows = [_values(claim, import_id) | {"created_at": now} for claim in claims]
-    if rows:
-        session.execute(insert_for(session, Record).on_conflict_do_nothing(), rows)
+    insert_many(session, Record, [_values(claim, import_id) | {"created_at": now} for claim in claims])
 
 
 def _values(claim: Claim, import_id: str) -> dict[str, Any]:
@@ -97,6 +95,7 @@ def _values(claim: Claim, import_id: str) -> dict[str, Any]:
         "samples": list(row.samples),
         "latency": row.latency,
         "failure": row.failure,
+        "message": "",
         "build_seconds": row.build_seconds,
         "run_seconds": row.run_seconds,
         "device_seconds": row.device_seconds,

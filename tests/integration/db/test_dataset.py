@@ -14,8 +14,11 @@ from sqlalchemy.orm import Session
 
 from db.engine import Sessions
 from db.models import Record, TargetRow, WorkloadRow
-from db.queries import dataset
+from db.queries import dataset, exchange, record_imports
 from db.queries.dataset import ANY_FAILURE, VALID, RecordFilter
+from db.transactions import record_import
+from db.transactions.record_import import Claim
+from tunesmith.dataset.rows import About, digest
 from tunesmith.types import CacheState
 
 pytestmark = pytest.mark.parallel
@@ -71,6 +74,7 @@ QUESTIONS = (
     (RecordFilter(processor="A"), "processor_id", (0, 3, 6, 9)),
     (RecordFilter(precision="bf16"), "precision_id", (4, 9)),
     (RecordFilter(failure="timeout"), "failure_id", (3, 7, 11)),
+    (RecordFilter(failure="timeout", family="conv2d", target="llvm-pi-4"), "failure_id", (11,)),
     (RecordFilter(failure=ANY_FAILURE), "", (3, 7, 11)),
     (RecordFilter(failure=VALID, job="j2"), "job_id_id", (6, 8, 9, 10)),
     (RecordFilter(simulated=True), "simulated_id", (2, 5, 8, 11)),
@@ -112,6 +116,30 @@ def explain(session: Session, query: sa.Select[Any], *order: Any) -> str | None:
     text = query.order_by(*(order or (Record.id.desc(),))).limit(50)
     compiled = text.compile(session.get_bind(), compile_kwargs={"literal_binds": True})
     return " ".join(row[-1] for row in session.execute(sa.text(f"EXPLAIN QUERY PLAN {compiled}")))
+
+
+def test_imported_records_are_stored_once(sessions: Sessions) -> None:
+    environment = {"cpu": "A", "tvm": "0.27.0", "cache": "streamed"}
+    with sessions.begin() as session:
+        fill(session)
+        first = session.scalars(sa.select(Record).order_by(Record.id)).all()[1]
+        row = exchange.row_of(first, digest(environment))
+        ran = replace(row, sketch=None, stopped="hopeless", decisions=[[1, 2], 3], samples=[1e-5, 0.25], latency=0.125)
+        failed = replace(row, samples=[], latency=None, failure="timeout")
+        about = About.of("conv2d", environment)
+        claims = [Claim(each, each.content, environment, about) for each in (ran, failed)]
+        for _ in range(2):
+            record_import.add_records(session, "ri-1", claims)
+        assert record_imports.added(session, "ri-1") == (2, 1)
+        assert record_import.fill_contents(session, 20) == 12
+        assert record_import.fill_contents(session, 20) == 0
+        own = exchange.exported(first).row.content
+        known = {claim.content for claim in claims}
+        assert record_imports.known_contents(session, [own, "x", *known]) == {own, *known}
+    with sessions() as session:
+        found = session.scalars(sa.select(Record).where(Record.import_id == "ri-1").order_by(Record.id)).all()
+        assert [exchange.exported(each).row.content for each in found] == [claim.content for claim in claims]
+        assert [(each.origin, each.cache, each.message) for each in found] == [("imported", "streamed", "")] * 2
 
 
 def test_workloads_are_those_with_records(sessions: Sessions) -> None:
