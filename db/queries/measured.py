@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from db.models import Job, JobTask, Model, Record, TargetRow, WorkloadRow
 from db.queries.records import BLAMELESS
 from tunesmith.targets import Target
-from tunesmith.types import CacheState, Candidate
+from tunesmith.types import CacheState, Candidate, Origin
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,15 @@ class MeasuredWorkload:
 def candidates(session: Session, target: str, precision: str, limit: int) -> list[MeasuredCandidate]:
     """The newest records of a target and a precision, newest first; what simulated devices invented is left out.
 
-    Latencies of other states of the caches are left out, too, because they do not compare.
+    What was imported is left out, too, because nobody here ran its sketches; and so are latencies of other states of
+    the caches, because they do not compare.
     """
     query = (
         sa.select(Record.id, Record.workload_hash, Record.sketch_hash, Record.decisions, Record.latency, Record.samples)
         .where(Record.target_hash == target, Record.sketch_hash.is_not(None), Record.cache == CacheState.WARM.value)
         .where(Record.simulated.is_(False), Record.revoked_at.is_(None))
         .where(sa.or_(Record.failure.is_(None), Record.failure.not_in(BLAMELESS)))
-        .where(Record.precision == precision)
+        .where(Record.precision == precision, Record.origin == Origin.MEASURED.value)
         .order_by(Record.id.desc())
         .limit(limit)
     )
@@ -74,7 +75,9 @@ def workloads(session: Session, hashes: Collection[str]) -> list[MeasuredWorkloa
 
 def richest_target(session: Session) -> str | None:
     """Hash of the target with most records that a model can learn from; None where there is none."""
-    query = sa.select(Record.target_hash).where(Record.sketch_hash.is_not(None), Record.simulated.is_(False))
+    query = sa.select(Record.target_hash).where(
+        Record.sketch_hash.is_not(None), Record.simulated.is_(False), Record.origin == Origin.MEASURED.value
+    )
     query = query.group_by(Record.target_hash).order_by(sa.func.count().desc(), Record.target_hash)
     return session.scalars(query.limit(1)).first()
 

@@ -115,6 +115,8 @@ def of_workload_since(
 ) -> Sequence[Record]:
     """The newest ``MAX_TOLD`` records of a workload on a target with an id greater than ``after``, oldest first.
 
+    Imported ones are left out: a collecting job labels what they claim.
+
     Args:
         job_id: job whose records count even if its device is simulated.
     """
@@ -124,6 +126,7 @@ def of_workload_since(
         Record.sketch_hash.in_(sketches),
         Record.id > after,
         sa.or_(Record.failure.is_(None), Record.failure.not_in(BLAMELESS)),
+        _measured(),
         sa.or_(Record.job_id == job_id, _real()),
     )
     return session.scalars(query.order_by(Record.id.desc()).limit(MAX_TOLD)).all()[::-1]

@@ -18,7 +18,7 @@ from fake_fleet import Folder
 from db.engine import migrate
 from db.models import Device, Record, RecordImport, Schedule, SketchRow, WorkloadRow
 from db.models.base import utcnow
-from db.queries import devices, records
+from db.queries import devices, measured, records
 from tunesmith.dataset.manifest import Manifest, Tally
 from tunesmith.dataset.parquet import DatasetReader, DatasetWriter
 from tunesmith.dataset.rows import About, Definition, Kind, RecordRow
@@ -156,6 +156,9 @@ def test_imported_records_are_claims(first: Service, second: Service, tmp_path: 
         assert seeds(records.Claims("float32", makes)) == 9
         others = (None, records.Claims("bf16", makes), records.Claims("float32", {("EPYC", "0.28.0")}))
         assert [seeds(claims) for claims in others] == [0, 0, 0]
+        assert measured.candidates(session, target, "float32", 9) == []
+        assert measured.richest_target(session) is None
+        assert records.of_workload_since(session, workload, target, sketches, 0, "j") == []
         assert records.latest_baseline(session, workload, target, records.CacheState.WARM) is None
 
 
