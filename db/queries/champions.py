@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -126,8 +127,17 @@ def adoptable(session: Session) -> list[AdoptableChampion]:
     return found
 
 
-def measured(session: Session, workload: str) -> Sequence[tuple[Schedule, TargetRow, WorkloadRow, str | None]]:
-    """The measured champions of a workload on every target, with the job that found each, fastest first.
+class MeasuredChampion(NamedTuple):
+    """A champion that a device measured, with its target, its workload and the job that found it."""
+
+    schedule: Schedule
+    target: TargetRow
+    workload: WorkloadRow
+    job: str | None
+
+
+def measured(session: Session, workload: str) -> Sequence[MeasuredChampion]:
+    """The measured champions of a workload on every target, fastest first.
 
     Schedules that were measured with cold weights, as models have them, come first.
     """
@@ -139,8 +149,25 @@ def measured(session: Session, workload: str) -> Sequence[tuple[Schedule, Target
         .where(Schedule.workload_hash == workload, Schedule.simulated.is_(False))
     )
     warm = Schedule.cache != CacheState.STREAMED.value
-    found = session.execute(query.order_by(warm, Schedule.latency))
-    return [(schedule, target, about, job) for schedule, target, about, job in found]
+    return [MeasuredChampion(*row) for row in session.execute(query.order_by(warm, Schedule.latency))]
+
+
+def relatives(session: Session, workload: str, most: int = 16) -> Iterator[tuple[MeasuredChampion, float]]:
+    """Measured champions of the ``most`` nearest workloads of the family, nearest first, and how many times fewer FLOPs
+    they have."""
+    mine = session.get(WorkloadRow, workload)
+    if mine is None:
+        return
+    query = sa.select(WorkloadRow.hash, WorkloadRow.flops).where(
+        WorkloadRow.family == mine.family,
+        WorkloadRow.hash != workload,
+        sa.exists().where(Schedule.workload_hash == WorkloadRow.hash, Schedule.simulated.is_(False)),
+    )
+    size = math.log1p(mine.flops)
+    near = sorted(session.execute(query), key=lambda row: (abs(math.log1p(row.flops) - size), row.hash))
+    for row in near[:most]:
+        for found in measured(session, row.hash):
+            yield found, mine.flops / row.flops if row.flops else 1.0
 
 
 def records_of_tasks(session: Session, job_id: str, tasks: Collection[int]) -> dict[int, Record]:

@@ -11,6 +11,7 @@ from tunesmith.answers.base import Answer
 from tunesmith.messages import Calibration
 from tunesmith.states import WorkState
 from tunesmith.types import CacheState, DeviceHealth
+from tunesmith.unmeasured import Source
 
 
 class TargetBody(BaseModel):
@@ -90,7 +91,9 @@ class CostModelBody(Answer):
 class WorkloadBest(BaseModel):
     """The champion of a workload on a target; ``cache``: where its runs found their arguments.
 
-    ``record`` and ``job`` are null where another user's job found it.
+    Where there is none, that of the nearest workload of its family is given: ``source`` is ``rescaled``, ``relative``
+    its hash, ``trace`` and ``name`` are its own, and ``latency`` is scaled by the FLOPs. ``record`` and ``job`` are
+    null where another user's job found it.
     """
 
     workload: str
@@ -99,6 +102,9 @@ class WorkloadBest(BaseModel):
     latency: float
     cache: CacheState
     trace: list[Any]
+    source: Source
+    confidence: float
+    relative: str | None
     record: int | None
     job: str | None
     updated_at: dt.datetime

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import ApiKey, CostModelRow, TargetRow
-from db.queries import by_key, champions, fleet
+from db.queries import by_key, fleet
 from db.queries import devices as device_rows
 from db.queries.dataset import targets_named
 from db.queries.jobs import owner_of as owner_of_job
@@ -20,6 +20,7 @@ from services.coordinator.auth import InCaller, digest, new_key
 from services.coordinator.context import InContext
 from services.coordinator.cursors import Limit, PlaceCursor, decode_time, encode_place
 from services.coordinator.requests import KeyRequest, TrainRequest
+from services.coordinator.usecases import best_of_workload
 from tunesmith.answers.base import Page
 from tunesmith.answers.fleet import (
     CostModelBody,
@@ -34,7 +35,6 @@ from tunesmith.answers.fleet import (
 from tunesmith.errors import Conflict, InvalidInput, NotFound
 from tunesmith.messages import measure_queue
 from tunesmith.targets import Target
-from tunesmith.types import CacheState
 
 SHOWN_QUEUES = 1000
 """Queues without work are left out of the list beyond these."""
@@ -118,26 +118,12 @@ def workload_best(
     context: InContext,
     caller: InCaller,
     workload: str,
-    target: Annotated[str | None, Query(max_length=200, description="Target hash, device class or tag.")] = None,
+    target: Annotated[
+        str | None, Query(max_length=200, description="Target hash, device class, tag or short name such as cpu.")
+    ] = None,
 ) -> WorkloadBest:
-    """The fastest known schedule of a workload on a target."""
-    with context.reading() as session:
-        for schedule, row, about, job in champions.measured(session, workload):
-            if target is None or target in (row.hash, row.device_class, row.json.get("tag")):
-                known = caller.sees(owner_of_job(session, job))
-                return WorkloadBest(
-                    workload=about.hash,
-                    name=about.name,
-                    target=row.json,
-                    latency=schedule.latency,
-                    cache=CacheState(schedule.cache),
-                    trace=schedule.trace,
-                    record=schedule.record_id if known else None,
-                    job=job if known else None,
-                    updated_at=schedule.updated_at,
-                )
-    where = f" on {target}" if target else ""
-    raise NotFound(f"no schedule of workload {workload} is known{where}", field="hash", value=workload)
+    """The fastest known schedule of a workload on a target, else that of its nearest relative."""
+    return best_of_workload.best(context, caller, workload, target)
 
 
 @router.get("/costmodels")

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from api_driver import GEMM, Api, problem
 from fake_fleet import TARGET, Folder
 
 from db.engine import create_engine, session_factory
-from db.models import Job, Model
+from db.models import Job, Model, Schedule, WorkloadRow
 from tunesmith.states import JobState
 
 pytestmark = pytest.mark.parallel
@@ -252,7 +253,28 @@ def test_deleting_a_finished_job_keeps_its_records(both: Api) -> None:
     assert best.json()["job"] is None
     assert best.json()["latency"] < 0.1
     assert best.json()["cache"] == "streamed"  # the first task has weights
-    problem(both.client.get(f"/v1/workloads/{workload}/best", params={"target": "other"}), 404, "not_found")
+    assert (best.json()["source"], best.json()["confidence"], best.json()["relative"]) == ("measured", 1.0, None)
+    for name in ("cpu", TARGET.hash):
+        assert both.client.get(f"/v1/workloads/{workload}/best", params={"target": name}).json() == best.json()
+    for name in ("other", "cuda", "nvidia/nvidia-h100"):
+        problem(both.client.get(f"/v1/workloads/{workload}/best", params={"target": name}), 404, "not_found")
+
+
+def test_where_a_workload_has_no_schedule_its_nearest_relatives_is_told(both: Api) -> None:
+    job_id = both.finished_job()
+    first, second, *_ = (task["workload"] for task in both.client.get(f"/v1/jobs/{job_id}/tasks").json()["items"])
+    with both.context.sessions.begin() as session:
+        session.execute(sa.update(WorkloadRow).values(family="of the others"))
+        for key, family, flops in ((first, "f", 4e6), (second, "f", 2e6)):
+            values = {"family": family, "flops": flops}
+            session.execute(sa.update(WorkloadRow).where(WorkloadRow.hash == key).values(**values))
+        session.execute(sa.delete(Schedule).where(Schedule.workload_hash == first))
+    found = both.client.get(f"/v1/workloads/{first}/best", params={"target": "cpu"}).json()
+    relative = both.client.get(f"/v1/workloads/{second}/best", params={"target": "cpu"}).json()
+    assert (found["workload"], found["source"], found["relative"]) == (first, "rescaled", second)
+    assert found["latency"] == pytest.approx(2 * relative["latency"])
+    assert 0 < found["confidence"] < 1
+    assert found["trace"] == relative["trace"]
 
 
 def sse(text: str) -> list[dict[str, str]]:
