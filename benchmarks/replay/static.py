@@ -27,7 +27,7 @@ from workers.tvm_backend.design_space.unmeasured import CONSTRUCTED, DRAWN
 
 FIRST_POINTS = 10
 """Measurements after which the construction is judged."""
-NEAR = 1.1
+CLOSE_RATIO = 1.1
 SEEDS = 5
 SIZES = (16, 32, 64, 128)
 """Programs that cost models learn from."""
@@ -163,7 +163,7 @@ def report(judged: Sequence[Judged], setup: dict[str, str]) -> Report:
         "The static model, which sees decisions and nothing measured, against recorded latencies. Spearman's rank "
         f"correlation is {mean:.2f} in the mean. The best of the first {FIRST_POINTS} points that it constructs, "
         "and of as many random ones, is given over the optimum of the space. So is the one that it thinks fastest: "
-        f"{np.exp(np.log(ones).mean()):.2f} in the geometric mean, within a tenth in {(ones <= NEAR).sum()} of "
+        f"{np.exp(np.log(ones).mean()):.2f} in the geometric mean, within a tenth in {(ones <= CLOSE_RATIO).sum()} of "
         f"{len(ones)} spaces."
     )
     return Report.of("replay-static", "The static model, replayed", summary, rows, setup)
