@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
@@ -25,6 +26,17 @@ def page(
     if before is not None:
         query = query.where(sa.tuple_(row.created_at, row.id) < before)
     return session.scalars(query).all()
+
+
+def quarantined(session: Session, owner: str | None) -> dict[str, int]:
+    """Rows that imports refused, by reason; with ``owner`` only those of its imports."""
+    query = sa.select(RecordImport.result).where(RecordImport.result.is_not(None))
+    if owner is not None:
+        query = query.where(RecordImport.owner == owner)
+    found: Counter[str] = Counter()
+    for result in session.scalars(query):
+        found.update((result or {}).get("quarantined", {}))
+    return dict(sorted(found.items()))
 
 
 def known_contents(session: Session, contents: Collection[str]) -> set[str]:

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from tunesmith.answers.base import Answer
 from tunesmith.answers.models import TensorBody
+from tunesmith.dataset.manifest import Summary
 from tunesmith.states import WorkState
 from tunesmith.types import CacheState, FailureKind, Origin
 
@@ -39,6 +40,12 @@ class RecordBody(Answer):
     revoked: bool = Field(description="It is believed no longer: nothing learns from it.")
     job: str | None
     created_at: dt.datetime
+
+
+class RecordStats(Summary):
+    """Counts of records; ``quarantined``: rows that the caller's imports refused, by reason, whatever the filter."""
+
+    quarantined: dict[str, int] = {}
 
 
 class RecordImportResult(Answer):

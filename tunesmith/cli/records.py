@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from tunesmith.answers.records import RecordImportResult
+from tunesmith.answers.records import RecordImportResult, RecordStats
 from tunesmith.cli.options import Cursor, Json, Key, Limit, Server, connect
 from tunesmith.cli.output import emit, place, rows, seconds, table
 from tunesmith.cli.progress import shown
 from tunesmith.cli.record_options import Filters, with_record_options
 from tunesmith.dataset.card import SECTIONS, card
-from tunesmith.dataset.manifest import UNSTATED, Summary
+from tunesmith.dataset.manifest import UNSTATED
 from tunesmith.full_disk import writing
 
 app = typer.Typer(help="Records of all jobs: list, stats, export, import.", no_args_is_help=True, add_completion=False)
@@ -79,7 +79,7 @@ def stats(
     emit(found.model_dump(mode="json"), rows(_lines(found)), as_json)
 
 
-def _lines(summary: Summary) -> list[tuple[str, str]]:
+def _lines(summary: RecordStats) -> list[tuple[str, str]]:
     lines = [("records", f"{summary.records}, {summary.failed} failed, {summary.simulated} simulated")]
     if summary.first is not None and summary.last is not None:
         lines.append(("stored", f"{summary.first.date()} to {summary.last.date()}"))
@@ -87,6 +87,8 @@ def _lines(summary: Summary) -> list[tuple[str, str]]:
         counts: dict[str, int] = getattr(summary, name)
         if counts:
             lines.append((name, ", ".join(f"{value} {number}" for value, number in counts.items())))
+    if summary.quarantined:
+        lines.append(("quarantine", ", ".join(f"{value} {number}" for value, number in summary.quarantined.items())))
     return lines
 
 
@@ -114,7 +116,7 @@ def export(
         found = client.records_stats(**wanted)
         client.export_records(path, licence=licence, **wanted)
     with writing(about):
-        about.write_text(card(found, licence), encoding="utf-8")
+        about.write_text(card(found, licence, found.quarantined), encoding="utf-8")
     said = {"file": str(path), "card": str(about), "records": found.records}
     emit(said, f"wrote about {found.records} records to {place(path)}, described in {place(about)}", as_json)
 

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tunesmith.answers.base import Page
-from tunesmith.answers.records import RecordBody, RecordImportBody, WorkloadBody, WorkloadDetail
+from tunesmith.answers.records import RecordBody, RecordImportBody, RecordStats, WorkloadBody, WorkloadDetail
 from tunesmith.client.transport import Transport
-from tunesmith.dataset.manifest import Summary
 from tunesmith.errors import InvalidInput, TunesmithError, from_problem
 from tunesmith.full_disk import writing
 from tunesmith.metaschedule import PREPARATION_FILE, RECORD_FILE, WORKLOAD_FILE
@@ -43,10 +42,10 @@ class Dataset:
         answer = self._transport.get("/v1/records", **given)
         return Page[RecordBody].read(answer)
 
-    def records_stats(self, **filters: str | bool | None) -> Summary:
+    def records_stats(self, **filters: str | bool | None) -> RecordStats:
         """Counts of the records that :meth:`records` would list."""
         given: dict[str, Any] = dict(filters)
-        return Summary.model_validate(self._transport.get("/v1/records/stats", **given), extra="ignore")
+        return RecordStats.model_validate(self._transport.get("/v1/records/stats", **given), extra="ignore")
 
     def export_records(self, path: str | Path, *, licence: str | None = None, **filters: str | bool | None) -> Path:
         """Write records to a dataset file (Parquet), which appears when it is complete.

@@ -18,11 +18,11 @@ SECTIONS = (
 )
 
 
-def card(summary: Summary, licence: str, quarantined: Mapping[str, int] | None = None) -> str:
+def card(summary: Summary, licence: str, quarantined: Mapping[str, int]) -> str:
     """The card of some records.
 
     Args:
-        quarantined: rows that were refused when the records were imported, by reason.
+        quarantined: rows that imports refused, by reason.
     """
     facts = [
         ("Records", str(summary.records)),
@@ -38,7 +38,7 @@ def card(summary: Summary, licence: str, quarantined: Mapping[str, int] | None =
         if counts:
             parts.append(f"## {title}\n\n{_counts(counts)}")
     if quarantined:
-        parts.append(f"## Quarantined\n\n{_counts(quarantined)}")
+        parts.append(f"## Quarantined by imports\n\n{_counts(quarantined)}")
     parts.append(
         "Each record names its workload, target, sketch and environment by hash; the file holds all of them. "
         "A record is a claim of whoever measured it: an import keeps it apart from what is measured there."

@@ -9,7 +9,7 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
 from db.models import WorkloadRow
-from db.queries import by_key, champions, dataset
+from db.queries import by_key, champions, dataset, record_imports
 from db.queries.dataset import Group, RecordFilter, RecordPart
 from db.queries.jobs import owner_of
 from services.coordinator import exports
@@ -19,8 +19,7 @@ from services.coordinator.cursors import Limit, PlaceCursor, decode_number, deco
 from services.coordinator.record_query import FAMILY, TARGET, RecordExport, RecordPage, RecordQuery
 from tunesmith.answers.base import Page
 from tunesmith.answers.models import TensorBody
-from tunesmith.answers.records import RecordBody, TargetBest, WorkloadBody, WorkloadDetail, WorkloadGroup
-from tunesmith.dataset.manifest import Summary
+from tunesmith.answers.records import RecordBody, RecordStats, TargetBest, WorkloadBody, WorkloadDetail, WorkloadGroup
 from tunesmith.errors import InvalidInput, NotFound
 from tunesmith.types import CacheState
 
@@ -47,13 +46,14 @@ def list_records(context: InContext, caller: InCaller, query: Annotated[RecordPa
 
 
 @router.get("/records/stats")
-def records_stats(context: InContext, caller: InCaller, query: Annotated[RecordQuery, Query()]) -> Summary:
+def records_stats(context: InContext, caller: InCaller, query: Annotated[RecordQuery, Query()]) -> RecordStats:
     """Counts of records by operator, target, processor, precision and failure. Reads every record that is meant."""
     wanted = query.wanted(revoked=False)
     with context.reading() as session:
         if not _visible(session, caller, wanted):
-            return Summary()
-        return dataset.summary(session, wanted)
+            return RecordStats()
+        found = dataset.summary(session, wanted)
+        return RecordStats(**dict(found), quarantined=record_imports.quarantined(session, caller.filter))
 
 
 @router.post(

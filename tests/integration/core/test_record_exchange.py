@@ -199,6 +199,7 @@ def test_rows_that_cannot_be_true_are_quarantined(first: Service, second: Servic
     expected = {name: sum(reason == name for reason, _ in bad) for name, _ in bad}
     assert done["result"]["quarantined"] == expected, done["result"]["examples"]
     assert set(done["result"]["examples"]) == set(expected)
+    assert second.api.client.get("/v1/records/stats").json()["quarantined"] == expected
     assert second.count(Record) - before == done["result"]["added"] == done["result"]["rows"] - len(bad)
 
 

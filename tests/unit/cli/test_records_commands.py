@@ -28,8 +28,11 @@ def test_records_and_workloads_are_listed(run, server):
 
 def test_records_are_counted_exported_and_imported(run, server, tmp_path):
     counts = {"records": 3, "failed": 1, "simulated": 0, "operators": {"conv2d": 3}, "failures": {"timeout": 1}}
+    counts["quarantined"] = {"median": 2}
     server["GET /v1/records/stats"] = counts | {"first": "2026-01-01T00:00:00Z", "last": "2026-01-02T00:00:00Z"}
-    assert "3, 1 failed" in run("records", "stats")[1]
+    shown = run("records", "stats")[1]
+    assert "3, 1 failed" in shown
+    assert "median 2" in shown
     server["POST /v1/records/export"] = {"stands": "for Parquet"}
     path = tmp_path / "r.parquet"
     status, _, said = run("records", "export", str(path), "--family", "conv2d", "--licence", "CC0-1.0")
@@ -38,6 +41,7 @@ def test_records_are_counted_exported_and_imported(run, server, tmp_path):
     card = path.with_suffix(".md").read_text()
     assert "| Licence | CC0-1.0 |" in card
     assert "| timeout | 1 |" in card
+    assert "| median | 2 |" in card
     result = {"rows": 3, "added": 1, "failures": 1, "known": 1, "quarantined": {"number": 1}, "workloads": 1}
     result |= {"examples": {"number": "nan s"}, "sketches": 1, "targets": 1}
     sent = {"id": "ri-1", "name": "r.parquet", "sha256": "0", "size": 1, "state": "queued", "manifest": None}
