@@ -13,7 +13,7 @@ from costmodels.metrics import evaluate
 from costmodels.ranker import RankerModel, RankerOptions
 from costmodels.testing import decision_part
 from costmodels.training import assemble
-from tunesmith.analysis.rows import COLUMNS, PLACE, STATIC, family_number
+from tunesmith.analysis.rows import COLUMNS, FAMILY, PLACE, STATIC, family_number
 
 QUICK = RankerOptions(rounds=20, family_rounds=10)
 
@@ -29,6 +29,15 @@ def static(features: Features) -> np.ndarray:
 
 FITTED = RankerModel(0, QUICK)
 FITTED.fit(data())
+
+
+def test_trees_see_all_columns_but_the_familys_number() -> None:
+    odd = data(7).features
+    odd.rows[:, PLACE[FAMILY]] = 5  # a family without trees of its own
+    again = Features(odd.rows.copy(), odd.offsets)
+    again.rows[:, PLACE[FAMILY]] = 6
+    assert (FITTED.predict(odd)[0] == FITTED.predict(again)[0]).all()
+    assert COLUMNS.index(FAMILY) == 0
 
 
 def test_what_was_learned_helps_workloads_that_were_not_seen() -> None:
