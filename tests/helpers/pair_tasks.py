@@ -163,12 +163,16 @@ def run(mod: Any, task: Extracted, target: Target) -> np.ndarray[Any, Any]:
     return as_meant(arrays[-1].numpy(), specs[-1]).astype("float64")
 
 
-def check(task: Extracted, each: int = 1) -> int:
-    """Every sketch of ours gives the default schedule's result but for one step of bfloat16; how many there were."""
+def check(task: Extracted, each: int = 1, more: Sequence[Any] = ()) -> int:
+    """Every sketch of ours gives the default schedule's result but for one step of bfloat16; how many there were.
+
+    Args:
+        more: scheduled modules that have to give it, too.
+    """
     here = rule_checks.here()
     expected = run(tir.load_module(task.module), task, here)
     mods = rule_checks.scheduled(task, here, each)
     step = 2.0**-7 if arguments(task)[-1].meaning != FLOAT else 1e-5
-    for mod in mods:
+    for mod in (*mods, *more):
         np.testing.assert_allclose(run(mod, task, here), expected, rtol=step, atol=1e-5 * abs(expected).max())
     return len(mods)

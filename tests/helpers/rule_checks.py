@@ -25,7 +25,7 @@ from workers.tvm_backend import tir  # noqa: E402
 from workers.tvm_backend.design_space import space  # noqa: E402
 from workers.tvm_backend.design_space.replay import Replayer  # noqa: E402
 from workers.tvm_backend.design_space.rules.base import Rule  # noqa: E402
-from workers.tvm_backend.design_space.rules.dots import POSTPROC  # noqa: E402
+from workers.tvm_backend.design_space.rules.dots import POSTPROC, tensorize  # noqa: E402
 from workers.tvm_backend.design_space.rules.machine import cpu_model_of  # noqa: E402
 from workers.tvm_backend.frontends import import_model  # noqa: E402
 from workers.tvm_backend.host import describe  # noqa: E402
@@ -241,6 +241,16 @@ def scheduled(task: Extracted, target: Target, each: int, seed: int = 0) -> list
         replayer = Replayer(task.module, target)
         found += [replayer.replay(body, candidate.decisions).mod for candidate in made.space.candidates(resolved)]
     return found
+
+
+def by_rule(task: Extracted, rule: Rule, target: Target) -> Any:
+    """A module of the only sketch that a rule makes, with whatever decisions; TVM's generator is left out."""
+    replayer = Replayer(task.module, target)
+    (variant,) = rule.variants(replayer.fresh(), cpu_model_of(target))
+    sch = replayer.fresh()
+    variant(sch)
+    assert tensorize(sch)
+    return sch.mod
 
 
 def run_schedule(mod: Any, task: Extracted, target: Target) -> np.ndarray[Any, Any]:
