@@ -24,14 +24,16 @@ class Paths:
         self._paths: list[tuple[re.Pattern[str], set[str]]] | None = None
 
     def allow(self, path: str) -> str:
-        """The header ``Allow`` of a path; nothing when there is no such path."""
+        """The header ``Allow`` of a path; nothing when there is no such path.
+
+        A path that the document names as it is has no methods of one with parameters that it would fit as well.
+        """
         if self._paths is None:
             found = self._document()["paths"].items()
             self._paths = [(compile_path(path)[0], {name.upper() for name in item}) for path, item in found]
-        methods: set[str] = set()
-        for pattern, names in self._paths:
-            if pattern.match(path):
-                methods |= names
+        fitting = [(pattern.groups, names) for pattern, names in self._paths if pattern.match(path)]
+        fewest = min((groups for groups, _ in fitting), default=0)
+        methods = {name for groups, names in fitting if groups == fewest for name in names}
         if methods:
             methods |= {"OPTIONS", *(("HEAD",) if "GET" in methods else ())}
         return ", ".join(sorted(methods))
