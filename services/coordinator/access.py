@@ -115,7 +115,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/workloads/{workload}/revoke"): ADMIN,
     ("GET", "/v1/costmodels"): LIST,
     ("GET", "/v1/costmodels/{key}"): _COST_MODEL,
-    ("POST", "/v1/costmodels"): ADMIN,
+    ("POST", "/v1/costmodels/train"): ADMIN,
     ("POST", "/v1/keys"): ADMIN,
     ("GET", "/v1/keys"): ADMIN,
     ("DELETE", "/v1/keys/{key_id}"): ADMIN,

@@ -35,4 +35,4 @@ class CostModels:
             precision: precision of the records.
         """
         body = {"target": target, "precision": precision}
-        return CostModelBody.read(self._transport.request("POST", "/v1/costmodels", json=body).json())
+        return CostModelBody.read(self._transport.request("POST", "/v1/costmodels/train", json=body).json())

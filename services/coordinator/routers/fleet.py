@@ -138,7 +138,7 @@ def list_cost_models(
     return Page(items=[CostModelBody.of(row, target=row.target_hash) for row in rows[:limit]], next_cursor=more)
 
 
-@router.post("/costmodels", status_code=202)
+@router.post("/costmodels/train", status_code=202)
 def train_cost_model(request: TrainRequest, response: Response, context: InContext, caller: InCaller) -> CostModelBody:
     """Queue a ranker that learns from every record of a target and a precision, whoever measured them."""
     caller.require("operator")

@@ -62,7 +62,7 @@ def example(method: str, path: str, it: Owned) -> Call:
         ("POST", "/v1/workloads/{workload}/revoke"): Call(404, path={"workload": "0"}, json={"target": "x"}),
         ("GET", "/v1/blobs/{sha}"): Call(401, path={"sha": "0" * 64}),
         ("GET", "/v1/costmodels"): Call(query={"limit": "200"}),
-        ("POST", "/v1/costmodels"): Call(202, json={"target": TARGET}),
+        ("POST", "/v1/costmodels/train"): Call(202, json={"target": TARGET}),
         ("GET", "/v1/jobs/{job_id}/events"): Call(query={"limit": "200"}),
     }
     if (method, path) in calls:
@@ -231,9 +231,9 @@ def test_a_ranker_is_trained_on_what_a_name_of_one_cpu_stands_for(api: Api, owne
         ("g" * 64, 422, "invalid_input"),
         ("llvm-x-2", 422, "invalid_input"),
     ):
-        answer = api.client.post("/v1/costmodels", json={"target": target}, headers=owner["operator"])
+        answer = api.client.post("/v1/costmodels/train", json={"target": target}, headers=owner["operator"])
         assert target in problem(answer, status, code)["detail"]
-    made = api.client.post("/v1/costmodels", json={"target": "u" * 64}, headers=owner["operator"])
+    made = api.client.post("/v1/costmodels/train", json={"target": "u" * 64}, headers=owner["operator"])
     assert made.status_code == 202
     shown = api.client.get(made.headers["location"], headers=owner["operator"]).json()
     assert (shown["kind"], shown["job_id"], shown["target"], shown["state"]) == ("ranker", None, "u" * 64, "queued")

@@ -373,7 +373,7 @@ def test_cost_models_are_listed_shown_and_trained(run, server):
     }
     server["GET /v1/costmodels"] = {"items": [about], "next_cursor": None}
     server["GET /v1/costmodels/c1"] = about
-    server["POST /v1/costmodels"] = about
+    server["POST /v1/costmodels/train"] = about
     assert "ranker" in run("costmodels", "list")[1]
     assert run("costmodels", "list", "--json")[1][0]["items"][0]["id"] == "c1"
     shown = run("costmodels", "show", "c1")[1]
