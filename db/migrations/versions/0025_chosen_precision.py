@@ -11,5 +11,5 @@ down_revision = "0024"
 
 def upgrade() -> None:
     """Add the columns; existing jobs were told their precision."""
-    op.add_column("jobs", sa.Column("tolerance", sa.Float(), nullable=False, server_default="0.01"))
+    op.add_column("jobs", sa.Column("tolerance", sa.Double(), nullable=False, server_default="0.01"))
     op.add_column("jobs", sa.Column("precision_reason", sa.String(1000), nullable=True))

@@ -39,6 +39,7 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
         "target",
         "trace",
         "latency",
+        "estimated_latency",
         "untuned_latency",
         "verified",
         "model_verified",
@@ -71,6 +72,9 @@ def test_a_line_of_the_log_has_the_documented_members(api: Api) -> None:
         "device",
         "cache",
         "simulated",
+        "source",
+        "confidence",
+        "relative",
         "measured_at",
     }
 
