@@ -308,21 +308,21 @@ def test_training_rows_need_features_and_a_blameless_candidate(sessions: Session
 def test_versions_of_a_cost_model(sessions: Sessions) -> None:
     with sessions.begin() as session:
         job = add_job(session, cost_model="xgboost")
-        first = training.enqueue(session, job, "per-store/1")
+        first = training.enqueue(session, job)
         transitions.transition(session, first, WorkState.DONE, blob="b" * 64)
-        second = training.enqueue(session, job, "per-store/1")
+        second = training.enqueue(session, job)
         assert (first.number, second.number) == (1, 2)
-        known = cost_models.TrainedModel(first.id, "xgboost", "per-store/1", "b" * 64, 0)
+        known = cost_models.TrainedModel(first.id, "xgboost", first.features, "b" * 64, 0)
         assert cost_models.latest(session, "j1") == known
-        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2") == known
+        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", first.features, "j2") == known
         assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/2", "j2") is None
-        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j1") is None
-        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2", "tvm") is None
+        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", first.features, "j1") is None
+        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", first.features, "j2", "tvm") is None
         job.space = "tvm"
-        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", "per-store/1", "j2", "tvm") == known
-        wanted = (session, TARGET, "xgboost", "per-store/1", "j2", "all")
+        assert cost_models.latest_elsewhere(session, TARGET, "xgboost", first.features, "j2", "tvm") == known
+        wanted = (session, TARGET, "xgboost", first.features, "j2", "all")
         job.precision = "bf16"
-        narrow = training.enqueue(session, job, "per-store/1")
+        narrow = training.enqueue(session, job)
         transitions.transition(session, narrow, WorkState.DONE, blob="c" * 64)
         assert cost_models.latest_elsewhere(*wanted) == known, "the newest one learned from another precision"
         assert cost_models.latest_elsewhere(*wanted, "bf16") == known._replace(id=narrow.id, blob="c" * 64)

@@ -127,7 +127,7 @@ def test_names() -> None:
     assert ALLOCATORS.check("gradient", "static", "gradient") == ("gradient", "static")
     with pytest.raises(UnknownAllocator) as caught:
         make_allocator("no-such", 0)
-    assert "bandit, familyseer, gradient" in caught.value.detail
+    assert "bandit, even, familyseer, gradient" in caught.value.detail
     assert caught.value.field == "allocator"
 
 

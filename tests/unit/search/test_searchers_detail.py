@@ -221,7 +221,7 @@ def test_names() -> None:
     assert SEARCHERS.check("genetic", "random", "genetic") == ("genetic", "random")
     with pytest.raises(UnknownSearcher) as caught:
         make_searcher("no-such", tiny_space(), 0)
-    assert "genetic, lfbo, mcts" in caught.value.detail
+    assert "genetic, guided, lfbo, mcts" in caught.value.detail
     assert caught.value.field == "search"
 
 
