@@ -27,12 +27,21 @@ RECORDS = 2000
 
 
 def parquet(context: Context, wanted: RecordFilter, licence: str) -> Iterator[bytes]:
-    """The records that are there now and meet the filter, and the manifest; none where the filter is None."""
+    """The records that are there now and meet the filter, and the manifest; none where the filter is None.
+
+    The database is asked before the first byte is: once an answer has begun, nobody can be told that it is away.
+    """
+    with context.reading() as session:
+        last = exchange.last_id(session)
+    return _chunks(context, wanted, licence, last)
+
+
+def _chunks(context: Context, wanted: RecordFilter, licence: str, last: int) -> Iterator[bytes]:
+    """The file of the records with ids up to ``last``."""
     sink = Sink()
     writer = DatasetWriter(cast("IO[bytes]", sink))
     known: set[tuple[Kind, str]] = set()
-    with context.reading() as session:
-        last, after = exchange.last_id(session), 0
+    after = 0
     while True:
         with context.reading() as session:
             found = exchange.records(session, wanted, after=after, last=last, limit=RECORDS)

@@ -66,7 +66,8 @@ def tune(
     inputs: Inputs = None,
     target: Annotated[str, typer.Option(help="cpu, cpu:N, cuda, a TVM tag or target JSON.")] = "cpu",
     trials: Annotated[
-        int | None, typer.Option(help="How many candidates to measure (default: as many as --time allows).")
+        int | None,
+        typer.Option(help="How many candidates to measure; 0 answers at once (default: as many as --time allows)."),
     ] = None,
     time_: Annotated[
         float | None,

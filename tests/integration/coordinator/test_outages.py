@@ -48,6 +48,8 @@ def requests(client: httpx2.Client) -> dict[str, httpx2.Response]:
     bodies: dict[str, Any] = {
         "POST /v1/jobs": {"json": JOB},
         "POST /v1/models": {"files": form(100)},
+        "POST /v1/records/import": {"files": form(100)},
+        "POST /v1/costmodels/train": {"json": {"target": "cpu"}},
         "POST /v1/workers": {"json": {"name": "w", "public_key": Signer.fresh().public_key}},
         "POST /v1/workloads/{workload}/revoke": {"json": {"target": "cpu"}},
     }
