@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
@@ -22,6 +23,23 @@ from tunesmith.errors import InvalidInput, PayloadTooLarge
 MAX_FIELD_BYTES = 64 * 1024
 MAX_FIELDS = 100
 FLUSH_BYTES = 1 << 20
+
+
+def form(description: str, **fields: Any) -> dict[str, Any]:
+    """What the OpenAPI document says of a form with one file.
+
+    Args:
+        description: description of the file.
+        fields: schemas of the text fields, by name.
+    """
+    file = {"type": "string", "format": "binary", "minLength": 1, "description": description}
+    schema = {
+        "type": "object",
+        "required": ["file"],
+        "additionalProperties": False,
+        "properties": {"file": file, **fields},
+    }
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
 
 
 @dataclass

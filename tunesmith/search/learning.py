@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tunesmith.search.candidate_pool import CandidatePool
-from tunesmith.search.codes import Codes
 from tunesmith.search.diverse import diverse
-from tunesmith.search.history import History
-from tunesmith.search.points import PointSearcher
+from tunesmith.search.remembering import RememberingSearcher
 from tunesmith.search.surrogate import Prediction, from_history, predict
 from tunesmith.space.base import Floats, Ints, PointBatch
 from tunesmith.space.space import Space
-from tunesmith.types import Measurement
 
 MORE_LOOKS = 3
 """How many times as many looks an ask may take where many points are invalid."""
@@ -52,13 +47,12 @@ class LearningOptions:
     effort: int = 1024
 
 
-class LearningSearcher(PointSearcher):
+class LearningSearcher(RememberingSearcher):
     """Remembers every measurement; subclasses learn from them and say which points deserve a look."""
 
     def __init__(self, space: Space, seed: int, options: LearningOptions) -> None:
-        super().__init__(space, seed, effort=options.effort, elites=0)
+        super().__init__(space, seed, effort=options.effort)
         self._common = options
-        self._codes, self._history = Codes(space), History(space)
 
     @abstractmethod
     def _study(self, pool: CandidatePool) -> bool:
@@ -71,22 +65,6 @@ class LearningSearcher(PointSearcher):
     @abstractmethod
     def _chosen(self, pool: CandidatePool, rows: Ints, n: int) -> Ints:
         """Up to ``n`` of some fresh rows of the pool, now that they were examined."""
-
-    def tell(self, measurements: Sequence[Measurement]) -> None:
-        """Remember what was measured."""
-        super().tell(measurements)
-        self._history.take(measurements)
-
-    def state(self) -> dict[str, Any]:
-        """As every searcher's, and the measurements."""
-        return {**super().state(), "history": self._history.state()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from :meth:`state`. Raises ValueError for the state of another space, version or searcher."""
-        super().restore(state)
-        if "history" not in state:
-            raise ValueError("the state is another searcher's")
-        self._history.restore(state["history"])
 
     def _shares(self) -> Floats:
         """By what was measured."""

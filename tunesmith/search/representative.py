@@ -10,20 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from tunesmith.search.base import Prior, Score
 from tunesmith.search.candidate_pool import CandidatePool
-from tunesmith.search.codes import Codes
 from tunesmith.search.facilities import representatives
-from tunesmith.search.history import History
 from tunesmith.search.memory import ENUMERATE_LIMIT
-from tunesmith.search.points import PointSearcher
+from tunesmith.search.remembering import RememberingSearcher
 from tunesmith.space.base import Ints, PointBatch
 from tunesmith.space.space import Space, concat
-from tunesmith.types import Candidate, Measurement
+from tunesmith.types import Candidate
 
 
 @dataclass(frozen=True)
@@ -41,13 +38,12 @@ class RepresentativeOptions:
     effort: int = 1024
 
 
-class RepresentativeSearcher(PointSearcher):
+class RepresentativeSearcher(RememberingSearcher):
     """Chooses by decisions, and by how unsure a model's scores are. Which of them are good does not matter."""
 
     def __init__(self, space: Space, seed: int = 0, options: RepresentativeOptions = RepresentativeOptions()) -> None:
-        super().__init__(space, seed, effort=options.effort, elites=0)
+        super().__init__(space, seed, effort=options.effort)
         self.options = options
-        self._codes, self._history = Codes(space), History(space)
         self._under_way = space.batch([])
 
     def ask(
@@ -61,22 +57,6 @@ class RepresentativeSearcher(PointSearcher):
 
     def suggest(self, candidates: Sequence[Candidate]) -> None:
         """Pass them over: what is fast is not asked for."""
-
-    def tell(self, measurements: Sequence[Measurement]) -> None:
-        """Remember what was measured."""
-        super().tell(measurements)
-        self._history.take(measurements)
-
-    def state(self) -> dict[str, Any]:
-        """As every searcher's, and the measurements."""
-        return {**super().state(), "history": self._history.state()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from :meth:`state`. Raises ValueError for the state of another space, version or searcher."""
-        super().restore(state)
-        if "history" not in state:
-            raise ValueError("the state is another searcher's")
-        self._history.restore(state["history"])
 
     def _pick(self, pool: CandidatePool, n: int, informed: bool) -> Ints:
         taken = self._codes.of(concat([self._history.points, self._under_way]))

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Schedule
 from db.queries import champions, devices
+from tunesmith.errors import MissingDependency
 from tunesmith.messages import Calibration
 from tunesmith.metaschedule import DatabaseRecord
 from tunesmith.targets import Target
@@ -78,6 +79,8 @@ def _bodies(task: Extracted, target: Target, settled: set[str | None]) -> list[S
         return []
     try:
         found = space.generate(task.module, target)
+    except MissingDependency:
+        raise
     except Exception:  # TVM's primitives and rules raise several classes: the task keeps its default schedule
         return []
     return found if space.tunable(found) else []

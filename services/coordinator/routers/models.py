@@ -7,7 +7,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
-from services.coordinator.uploads import receive
+from services.coordinator.uploads import form, receive
 from services.coordinator.usecases import models
 from tunesmith.answers.models import ModelBody
 
@@ -17,34 +17,15 @@ _SHAPE = "[1-9][0-9]{0,8}(?:, ?[1-9][0-9]{0,8}){0,15}"
 _NAMED = rf'"[^"\\\u0000-\u001f]{{1,40}}": ?\[{_SHAPE}\]'
 SHAPES = rf"^\s*$|^[^\s={{\u0000][^\s=\u0000]{{0,39}}={_SHAPE}$|^\{{{_NAMED}(?:, ?{_NAMED})*\}}$"
 """Pattern of the form's ``inputs``; blanks elsewhere are taken, too."""
-FORM = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "additionalProperties": False,
-                    "properties": {
-                        "file": {
-                            "type": "string",
-                            "format": "binary",
-                            "minLength": 1,
-                            "description": "An .onnx or .pt2 file.",
-                        },
-                        "name": {"type": "string"},
-                        "inputs": {
-                            "type": "array",
-                            "items": {"type": "string", "pattern": SHAPES},
-                            "description": "Shapes of dynamic inputs: name=1,3,224,224 (repeated), or one JSON object.",
-                        },
-                    },
-                }
-            }
-        },
-    }
-}
+FORM = form(
+    "An .onnx or .pt2 file.",
+    name={"type": "string"},
+    inputs={
+        "type": "array",
+        "items": {"type": "string", "pattern": SHAPES},
+        "description": "Shapes of dynamic inputs: name=1,3,224,224 (repeated), or one JSON object.",
+    },
+)
 
 
 @router.post(

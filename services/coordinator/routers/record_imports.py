@@ -12,34 +12,13 @@ from db.transactions import record_import
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.cursors import Limit, PlaceCursor, decode_time, encode_place
-from services.coordinator.uploads import Upload, receive
+from services.coordinator.uploads import Upload, form, receive
 from tunesmith.answers.base import Page
 from tunesmith.answers.records import RecordImportBody, RecordImportResult
 from tunesmith.errors import InvalidInput, NotFound
 
 router = APIRouter(prefix="/v1/records", tags=["dataset"])
-FORM = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "required": ["file"],
-                    "additionalProperties": False,
-                    "properties": {
-                        "file": {
-                            "type": "string",
-                            "format": "binary",
-                            "minLength": 1,
-                            "description": "A dataset file, as `POST /v1/records/export` answers.",
-                        }
-                    },
-                }
-            }
-        },
-    }
-}
+FORM = form("A dataset file, as `POST /v1/records/export` answers.")
 
 
 @router.post("/import", status_code=202, openapi_extra=FORM)
