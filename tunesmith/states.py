@@ -60,6 +60,7 @@ NOUNS: Mapping[str, type[JobState | ModelState | RoundState | WorkState]] = {
     "evaluation": WorkState,
     "cost_model": WorkState,
     "record_import": WorkState,
+    "listing": WorkState,
 }
 """What has a state, by the name that events have for it."""
 

@@ -6,6 +6,7 @@ from db.models.dataset import CostModelRow, Event, Record, Schedule, SketchRow
 from db.models.fleet import ApiKey, Device, EnrolledWorker, IdempotencyKey, ReportRefusal, TargetRow
 from db.models.imports import RecordImport
 from db.models.jobs import Batch, Evaluation, Family, Job, JobTask, Round
+from db.models.listings import Listing
 from db.models.models import Model, ModelTask, WorkloadRow
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "IdempotencyKey",
     "Job",
     "JobTask",
+    "Listing",
     "Model",
     "ModelTask",
     "Record",

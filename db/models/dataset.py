@@ -94,6 +94,7 @@ class Record(Base, Created):
         UniqueConstraint("batch_id", "index"),
         Index("ix_records_best", "workload_hash", "target_hash", "latency"),
         Index("ix_records_job_id_id", "job_id", "id"),
+        _partial("ix_records_job_id_latency_id", "job_id", "latency", "id", where="job_id IS NOT NULL"),
         Index("ix_records_target_hash_id", "target_hash", "id"),
         Index("ix_records_workload_hash_id", "workload_hash", "id"),
         Index("ix_records_family_id", "family", "id"),

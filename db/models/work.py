@@ -6,12 +6,12 @@ import enum
 from collections.abc import Mapping
 from typing import TypeVar, Union
 
-from db.models import Batch, CostModelRow, Evaluation, Job, Model, RecordImport, Round
+from db.models import Batch, CostModelRow, Evaluation, Job, Listing, Model, RecordImport, Round
 from tunesmith.messages import INGEST, SEARCH, TRAIN
 from tunesmith.states import OPEN_WORK, JobState, ModelState, RoundState
 
-Work = Union[Model, Job, Round, Batch, Evaluation, CostModelRow, RecordImport]
-Row = TypeVar("Row", Model, Job, Round, Batch, Evaluation, CostModelRow, RecordImport)
+Work = Union[Model, Job, Round, Batch, Evaluation, CostModelRow, RecordImport, Listing]
+Row = TypeVar("Row", Model, Job, Round, Batch, Evaluation, CostModelRow, RecordImport, Listing)
 
 NOUNS: dict[type, str] = {
     Model: "model",
@@ -21,6 +21,7 @@ NOUNS: dict[type, str] = {
     Evaluation: "evaluation",
     CostModelRow: "cost_model",
     RecordImport: "record_import",
+    Listing: "listing",
 }
 """What messages and events call each kind."""
 QUEUES: Mapping[type, str] = {
@@ -28,6 +29,7 @@ QUEUES: Mapping[type, str] = {
     Job: INGEST,
     RecordImport: INGEST,
     Round: SEARCH,
+    Listing: SEARCH,
     CostModelRow: TRAIN,
 }
 """Where messages about a kind go. Those about the others go to the queue of their device class."""
@@ -39,5 +41,6 @@ ACTIVE: Mapping[type, tuple[enum.Enum, ...]] = {
     Evaluation: OPEN_WORK,
     CostModelRow: OPEN_WORK,
     RecordImport: OPEN_WORK,
+    Listing: OPEN_WORK,
 }
 """The states in which a worker must act on a row."""

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from db.chunks import chunks
-from db.models import Batch, CostModelRow, Model, RecordImport, WorkloadRow
+from db.models import Batch, CostModelRow, Listing, Model, RecordImport, WorkloadRow
 
 COLUMNS: tuple[InstrumentedAttribute[str] | InstrumentedAttribute[str | None], ...] = (
     Model.sha256,
@@ -19,6 +19,7 @@ COLUMNS: tuple[InstrumentedAttribute[str] | InstrumentedAttribute[str | None], .
     Batch.features_blob,
     CostModelRow.blob,
     RecordImport.blob,
+    Listing.blob,
 )
 """Every column that names a blob; a test compares them with the schema."""
 

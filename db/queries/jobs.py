@@ -174,12 +174,41 @@ def adoptions(session: Session, job_id: str) -> list[RoundStep]:
 
 
 def trials(
-    session: Session, job_id: str, *, after: int, limit: int, task: int | None = None, failure: str | None = None
+    session: Session,
+    job_id: str,
+    *,
+    after: int | None,
+    limit: int,
+    task: int | None = None,
+    failure: str | None = None,
+    sort: str = "id",
 ) -> Sequence[Record]:
-    """A job's records with an id greater than ``after``; ``failure`` may be ``none`` for those that ran."""
-    query = sa.select(Record).where(Record.job_id == job_id, Record.id > after)
+    """A job's records that follow the one with the id ``after``.
+
+    Args:
+        after: None for the first ones.
+        failure: ``none`` for those that ran.
+        sort: ``id``, ``-id`` or ``latency``; the last leaves out what has none.
+    """
+    query = sa.select(Record).where(Record.job_id == job_id)
+    if sort == "latency":
+        return session.scalars(_fastest(query, after, task).limit(limit)).all()
+    if after is not None:
+        query = query.where(Record.id < after if sort == "-id" else Record.id > after)
     if task is not None:
         query = query.where(Record.job_task_id == task)
     if failure is not None:
         query = query.where(Record.failure.is_(None) if failure == "none" else Record.failure == failure)
-    return session.scalars(query.order_by(Record.id).limit(limit)).all()
+    order = Record.id.desc() if sort == "-id" else Record.id
+    return session.scalars(query.order_by(order).limit(limit)).all()
+
+
+def _fastest(query: sa.Select[Record], after: int | None, task: int | None) -> sa.Select[Record]:
+    """The fastest first; the id decides between equals."""
+    query = query.where(Record.latency.is_not(None))
+    if task is not None:
+        query = query.where(Record.job_task_id == task)
+    if after is not None:
+        last = sa.select(Record.latency).where(Record.id == after).scalar_subquery()
+        query = query.where(sa.or_(Record.latency > last, sa.and_(Record.latency == last, Record.id > after)))
+    return query.order_by(Record.latency, Record.id)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Batch, CostModelRow, Evaluation, Job, Model, RecordImport, Round
+from db.models import Batch, CostModelRow, Evaluation, Job, Listing, Model, RecordImport, Round
 from db.models.work import ACTIVE, NOUNS
 from db.transactions import events, work
 from db.transactions.locks import lock_row
@@ -21,6 +21,7 @@ from tunesmith.messages import (
     EvaluateModel,
     ImportRecords,
     IngestModel,
+    ListProgram,
     MeasureBatch,
     PrepareJob,
     ProposeRound,
@@ -36,6 +37,7 @@ CORE: Mapping[str, Any] = {
     ImportRecords.task: RecordImport,
     PrepareJob.task: Job,
     ProposeRound.task: Round,
+    ListProgram.task: Listing,
     TrainCostModel.task: CostModelRow,
 }
 
@@ -47,7 +49,7 @@ def note(session: Session, found: Unreadable, worker: str, max_attempts: int) ->
     Other work does, so that it ends with a reason where no worker can read it.
     """
     kind: Any = MEASURED.get(found.message) or CORE.get(found.message)
-    key = int(found.row) if kind in (Batch, Evaluation, Round) and found.row.isdecimal() else found.row
+    key = int(found.row) if kind in (Batch, Evaluation, Round, Listing) and found.row.isdecimal() else found.row
     row = lock_row(session, kind, key) if kind is not None else None
     if row is None or row.attempt != found.attempt or row.worker is not None or row.state not in ACTIVE[kind]:
         return

@@ -36,6 +36,7 @@ from services.coordinator.routers import (
     progress,
     record_imports,
     records,
+    trials,
     trust,
 )
 from services.coordinator.scheduling.loop import SchedulingLoop
@@ -114,7 +115,21 @@ def create_app(
     problems.install(app)
     app.add_middleware(BodyLimit)
     app.add_middleware(SafeHeaders, tls=public.startswith("https://"))
-    for module in (health, models, jobs, progress, events, best, fleet, records, record_imports, audit, trust, blobs):
+    for module in (
+        health,
+        models,
+        jobs,
+        progress,
+        trials,
+        events,
+        best,
+        fleet,
+        records,
+        record_imports,
+        audit,
+        trust,
+        blobs,
+    ):
         app.include_router(module.router)
     app.state.dashboard = dashboard
     if dashboard is not None:

@@ -10,7 +10,7 @@ from api_driver import Api
 from rows import TARGET, add_batch, add_job, add_model, add_task
 from sqlalchemy.orm import Session
 
-from db.models import CostModelRow, ModelTask, Record, RecordImport, Schedule, WorkloadRow
+from db.models import CostModelRow, Listing, ModelTask, Record, RecordImport, Schedule, WorkloadRow
 from db.models.base import utcnow
 from db.transactions import events
 from services.coordinator.access import SCOPES
@@ -33,6 +33,7 @@ class Owned:
     cost_model: str
     record_import: str
     batch: int
+    trial: int
     marks: tuple[str, ...]
 
 
@@ -94,6 +95,7 @@ def seed(api: Api, owner: str, latency: float = 1e-3) -> Owned:
             )
         )
         session.flush()
+        session.add(Listing(record_id=record.id))
         key = {"workload_hash": WORKLOAD, "target_hash": TARGET, "simulated": False, "cache": "warm"}
         best = session.get(Schedule, tuple(key.values()))
         if best is None:
@@ -102,7 +104,15 @@ def seed(api: Api, owner: str, latency: float = 1e-3) -> Owned:
         events.append(session, said, names["job"])
         marks = (*names.values(), tag, digest)
         return Owned(
-            owner, names["model"], names["job"], names["finished"], names["costmodel"], names["import"], batch.id, marks
+            owner,
+            names["model"],
+            names["job"],
+            names["finished"],
+            names["costmodel"],
+            names["import"],
+            batch.id,
+            record.id,
+            marks,
         )
 
     with api.context.sessions.begin() as session:

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from db.models import CostModelRow, Job, Model, RecordImport, Round
-from tunesmith.messages import ImportRecords, IngestModel, Message, PrepareJob, ProposeRound, TrainCostModel
+from db.models import CostModelRow, Job, Listing, Model, RecordImport, Round
+from tunesmith.messages import (
+    ImportRecords,
+    IngestModel,
+    ListProgram,
+    Message,
+    PrepareJob,
+    ProposeRound,
+    TrainCostModel,
+)
 
 
 def row_of(message: Message) -> tuple[Any, str | int]:
@@ -19,6 +27,8 @@ def row_of(message: Message) -> tuple[Any, str | int]:
             return Job, message.job_id
         case ProposeRound():
             return Round, message.round_id
+        case ListProgram():
+            return Listing, message.listing_id
         case TrainCostModel():
             return CostModelRow, message.cost_model_id
     raise TypeError(f"{message.task} is about no row")

@@ -20,6 +20,7 @@ from tunesmith.messages import (
     EvaluationReport,
     ImportRecords,
     IngestModel,
+    ListProgram,
     Message,
     PrepareJob,
     ProposeRound,
@@ -50,6 +51,7 @@ CORE_TASKS = (
     CoreTask(ImportRecords, INGEST, "workers.core.import_records", "import_records", 1800),
     CoreTask(PrepareJob, INGEST, "workers.core.prepare", "prepare_job", 1800),
     CoreTask(ProposeRound, SEARCH, "workers.core.propose", "propose_round", 300),
+    CoreTask(ListProgram, SEARCH, "workers.core.list_program", "list_program", 300),
     CoreTask(TrainCostModel, TRAIN, "workers.core.train", "train_cost_model", 600),
     CoreTask(BatchReport, RECORD, "workers.core.record", "batch", 120),
     CoreTask(EvaluationReport, RECORD, "workers.core.record", "evaluation", 120),
@@ -57,7 +59,7 @@ CORE_TASKS = (
 )
 
 
-LEASED = (IngestModel, ImportRecords, PrepareJob, ProposeRound, TrainCostModel)
+LEASED = (IngestModel, ImportRecords, PrepareJob, ProposeRound, ListProgram, TrainCostModel)
 """Messages about a row that a worker claims."""
 
 
@@ -141,7 +143,9 @@ def perform(task: CoreTask, context: Any, message: Message) -> None:
 
 
 def _use_up_attempt(
-    context: Any, message: IngestModel | ImportRecords | PrepareJob | ProposeRound | TrainCostModel, error: Exception
+    context: Any,
+    message: IngestModel | ImportRecords | PrepareJob | ProposeRound | ListProgram | TrainCostModel,
+    error: Exception,
 ) -> None:
     from workers.core.leased import Lease, run_leased
     from workers.core.rows import row_of

@@ -107,14 +107,18 @@ def job_trials(
     job_id: str,
     task: Annotated[int | None, Query(ge=0, le=MAX_ID, description="A task's id.")] = None,
     failure: Annotated[str | None, Query(max_length=30, description="A failure kind, or `none`.")] = None,
+    sort: Annotated[
+        Literal["id", "-id", "latency"],
+        Query(description="Oldest first, newest first, or the fastest first, which leaves out failures."),
+    ] = "id",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Page[TrialBody]:
-    """Measured candidates, oldest first."""
-    after = decode_number(cursor, 0)
+    """Measured candidates, oldest first unless asked otherwise."""
+    after = None if cursor is None else decode_number(cursor, 0)
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = jobs.trials(session, job_id, after=after, limit=limit + 1, task=task, failure=failure)
+        found = jobs.trials(session, job_id, after=after, limit=limit + 1, task=task, failure=failure, sort=sort)
     items = [
         TrialBody.of(
             row,

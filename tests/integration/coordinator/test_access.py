@@ -52,6 +52,7 @@ def example(method: str, path: str, it: Owned) -> Call:
         ("POST", "/v1/jobs/{job_id}/cancel"): Call(),
         ("POST", "/v1/jobs/{job_id}/pause"): Call(),
         ("POST", "/v1/jobs/{job_id}/resume"): Call(),
+        ("POST", "/v1/jobs/{job_id}/trials/{trial_id}/program"): Call(202),
         ("DELETE", "/v1/jobs/{job_id}"): Call(204, path={"job_id": it.finished}),
         ("POST", "/v1/records/export"): Call(json={"family": "matmul"}),
         ("POST", "/v1/records/import"): Call(202, files={"file": ("r.parquet", f"rows of {it.marks}".encode())}),
@@ -107,6 +108,7 @@ def send(api: Api, method: str, path: str, it: Owned, headers: Headers) -> tuple
         "job_id": it.job,
         "key": it.cost_model,
         "import_id": it.record_import,
+        "trial_id": str(it.trial),
         "workload": WORKLOAD,
         **(call.path or {}),
     }
