@@ -17,6 +17,7 @@ GROUP = "tunesmith.commands"
 OWN_COMMANDS = {
     "tune": "tunesmith.cli.tune:tune",
     "jobs": "tunesmith.cli.jobs:app",
+    "trials": "tunesmith.cli.trials:app",
     "best": "tunesmith.cli.best:best",
     "models": "tunesmith.cli.models:app",
     "quantize": "tunesmith.cli.quantize:quantize",

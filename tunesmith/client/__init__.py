@@ -19,8 +19,11 @@ from tunesmith.answers.jobs import ForecastBody as Forecast
 from tunesmith.answers.jobs import JobBody as Job
 from tunesmith.answers.jobs import Latency, Progress, Verified
 from tunesmith.answers.jobs import TaskBody as JobTask
+from tunesmith.answers.jobs import TrialBody as Trial
 from tunesmith.answers.models import ModelBody as Model
 from tunesmith.answers.models import ModelTaskBody as ModelTask
+from tunesmith.answers.trials import ProgramBody as Program
+from tunesmith.answers.trials import TrialDetailBody as TrialDetail
 from tunesmith.client.client import Client
 from tunesmith.client.embedded import EmbeddedStack
 from tunesmith.names import DEFAULT_URL
@@ -42,6 +45,9 @@ __all__ = [
     "ModelTask",
     "NewApiKey",
     "Page",
+    "Program",
     "Progress",
+    "Trial",
+    "TrialDetail",
     "Verified",
 ]

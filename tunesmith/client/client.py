@@ -23,13 +23,14 @@ from tunesmith.client import events
 from tunesmith.client.cost_models import CostModels
 from tunesmith.client.records import Dataset
 from tunesmith.client.transport import RESTART_SECONDS, Transport
+from tunesmith.client.trials import Trials
 from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
 from tunesmith.full_disk import writing
 from tunesmith.names import DEFAULT_URL
 from tunesmith.states import ModelState
 
 
-class Client(Dataset, CostModels):
+class Client(Dataset, CostModels, Trials):
     """Talks to one coordinator; close it or use it in a ``with`` statement. Not for several threads at once.
 
     Args:
@@ -280,10 +281,6 @@ class Client(Dataset, CostModels):
     def failures(self, job_id: str) -> list[FailureBody]:
         """How many of a job's candidates failed, by class."""
         return [FailureBody.read(item) for item in self._all(f"/v1/jobs/{job_id}/failures")]
-
-    def trials(self, job_id: str) -> Iterator[dict[str, Any]]:
-        """Every candidate that a job measured, oldest first, fetched page by page."""
-        return self._all(f"/v1/jobs/{job_id}/trials", limit=200)
 
     def rounds(self, job_id: str) -> Iterator[dict[str, Any]]:
         """A job's rounds, oldest first."""

@@ -1,0 +1,97 @@
+"""``tunesmith trials``: what a job measured, one by one."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from typing import Annotated
+
+import typer
+
+from tunesmith.cli.options import Cursor, JobId, Json, Key, Limit, Server, chosen, connect
+from tunesmith.cli.output import emit, seconds, table
+from tunesmith.client import Program, TrialDetail
+
+app = typer.Typer(help="Trials of a job: list, show, program.", no_args_is_help=True, add_completion=False)
+TrialId = Annotated[int, typer.Argument(metavar="TRIAL", help="A trial's id.", min=0)]
+
+
+class Order(str, enum.Enum):
+    """Orders of trials; a minus sign for descending."""
+
+    OLDEST = "id"
+    NEWEST = "-id"
+    FASTEST = "latency"
+
+
+@app.command("list")
+def list_(
+    job: JobId,
+    task: Annotated[int | None, typer.Option(help="Only those of the task with this id.", min=0)] = None,
+    failure: Annotated[str | None, typer.Option(help="Only failures of this kind; 'none' for what ran.")] = None,
+    sort: Annotated[Order, typer.Option(help="Order; latency leaves out failures.")] = Order.FASTEST,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """List what a job measured, the fastest first."""
+    with connect(server, key) as client:
+        wanted = {"task": task, "failure": failure, "sort": sort.value, "limit": limit, "cursor": cursor}
+        page = client.trials_page(chosen(client, job), **wanted)  # type: ignore[arg-type]
+    rows = [
+        (str(row.id), str(row.task or "-"), row.failure or seconds(row.latency), (row.sketch or "default")[:12])
+        for row in page.items
+    ]
+    head = ("id", "task", "latency", "sketch")
+    emit(page.model_dump(mode="json"), table(head, rows, whole=head), as_json)
+
+
+@app.command()
+def show(job: JobId, trial: TrialId, as_json: Json = False, server: Server = None, key: Key = None) -> None:
+    """Show one trial: latency, knobs by name, and its place in its batch."""
+    with connect(server, key) as client:
+        found = client.trial(chosen(client, job), trial)
+    emit(found.model_dump(mode="json"), _lines(found), as_json)
+
+
+@app.command()
+def program(
+    job: JobId,
+    trial: TrialId,
+    diff: Annotated[bool, typer.Option("--diff", help="As a difference to the program without a schedule.")] = False,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Print a trial's program in TVMScript."""
+    with connect(server, key) as client:
+        found = client.program(chosen(client, job), trial)
+    emit(found.model_dump(mode="json"), difference(found) if diff else found.scheduled or "", as_json)
+
+
+def difference(found: Program) -> str:
+    """The candidate's program as a unified difference to the one without a schedule."""
+    before, after = (text.splitlines(keepends=True) for text in (found.plain or "", found.scheduled or ""))
+    return "".join(difflib.unified_diff(before, after, "plain", "scheduled"))
+
+
+def _lines(found: TrialDetail) -> str:
+    low, high = found.interval or (None, None)
+    sure = f", {seconds(low)} to {seconds(high)}" if low is not None else ""
+    rows = [
+        ("trial", str(found.id)),
+        ("task", f"{found.task_name} ({found.task})"),
+        ("latency", found.failure or f"{seconds(found.latency)}{sure}"),
+        ("best", seconds(found.best_latency)),
+        ("untuned", seconds(found.untuned_latency)),
+        ("speed", f"{found.gflops:.3g} GFLOP/s" if found.gflops else "-"),
+        ("place", f"{found.measured_place or '-'} of {found.batch_size}, {found.predicted_place or '-'} predicted"),
+        ("sketch", found.sketch or "default schedule"),
+        *((knob.name, str(knob.value)) for knob in found.knobs),
+    ]
+    if found.message:
+        rows.append(("message", found.message))
+    width = max(len(name) for name, _ in rows) + 2
+    return "\n".join(f"{name:{width}}{value}" for name, value in rows)

@@ -1,0 +1,81 @@
+"""The part of the client that asks for trials and their programs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from tunesmith.answers.base import Page
+from tunesmith.answers.jobs import TrialBody
+from tunesmith.answers.trials import ProgramBody, TrialDetailBody
+from tunesmith.client.transport import Transport
+from tunesmith.errors import TunesmithError, from_problem
+from tunesmith.states import is_final
+
+
+class Trials:
+    """Trials: what a job measured, what each decided, and the program that came of it."""
+
+    _transport: Transport
+
+    def trials(self, job_id: str) -> Iterator[dict[str, Any]]:
+        """Every candidate that a job measured, oldest first, fetched page by page."""
+        cursor: str | None = None
+        while True:
+            page = self._transport.get(f"/v1/jobs/{job_id}/trials", limit=200, cursor=cursor)
+            yield from page["items"]
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return
+
+    def trials_page(
+        self,
+        job_id: str,
+        *,
+        task: int | None = None,
+        failure: str | None = None,
+        sort: str = "id",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[TrialBody]:
+        """Some trials of a job.
+
+        Args:
+            task: only those of the task with this id.
+            failure: only those that failed in this way; ``none`` for those that ran.
+            sort: ``id``, ``-id`` or ``latency``, which leaves out failures.
+            limit: items of the page, 200 at most.
+            cursor: ``next_cursor`` of the page before.
+        """
+        wanted: dict[str, Any] = {"task": task, "failure": failure, "sort": sort, "limit": limit, "cursor": cursor}
+        return Page[TrialBody].read(self._transport.get(f"/v1/jobs/{job_id}/trials", **wanted))
+
+    def trial(self, job_id: str, trial_id: int) -> TrialDetailBody:
+        """One trial: its knobs by name, and its place in its batch. Raises NotFound."""
+        return TrialDetailBody.read(self._transport.get(f"/v1/jobs/{job_id}/trials/{trial_id}"))
+
+    def request_program(self, job_id: str, trial_id: int) -> ProgramBody:
+        """Have a trial's program written as text, unless it is there already. Raises NotFound."""
+        path = f"/v1/jobs/{job_id}/trials/{trial_id}/program"
+        return ProgramBody.read(self._transport.request("POST", path).json())
+
+    def program(self, job_id: str, trial_id: int, timeout: float = 120.0, poll: float = 0.3) -> ProgramBody:
+        """A trial's program in TVMScript; waits for the worker that writes it.
+
+        Args:
+            timeout: seconds to wait at most.
+            poll: seconds between two looks.
+
+        Raises:
+            NotFound: there is no such trial.
+            TunesmithError: it was not written in time, or cannot be.
+        """
+        end = time.monotonic() + timeout
+        while not is_final((found := self.request_program(job_id, trial_id)).state):
+            if time.monotonic() > end:
+                raise TunesmithError(f"no worker wrote the program of trial {trial_id} within {timeout:g} s")
+            time.sleep(poll)
+        if found.scheduled is None:
+            raise from_problem(found.error or {"code": "internal", "detail": "the program could not be written"})
+        return found
