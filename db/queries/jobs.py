@@ -191,23 +191,21 @@ def trials(
         sort: ``id``, ``-id`` or ``latency``; the last leaves out what has none.
     """
     query = sa.select(Record).where(Record.job_id == job_id)
-    if sort == "latency":
-        return session.scalars(_fastest(query, after, task).limit(limit)).all()
-    if after is not None:
-        query = query.where(Record.id < after if sort == "-id" else Record.id > after)
     if task is not None:
         query = query.where(Record.job_task_id == task)
     if failure is not None:
         query = query.where(Record.failure.is_(None) if failure == "none" else Record.failure == failure)
+    if sort == "latency":
+        return session.scalars(_fastest(query, after).limit(limit)).all()
+    if after is not None:
+        query = query.where(Record.id < after if sort == "-id" else Record.id > after)
     order = Record.id.desc() if sort == "-id" else Record.id
     return session.scalars(query.order_by(order).limit(limit)).all()
 
 
-def _fastest(query: sa.Select[Record], after: int | None, task: int | None) -> sa.Select[Record]:
+def _fastest(query: sa.Select[Record], after: int | None) -> sa.Select[Record]:
     """The fastest first; the id decides between equals."""
     query = query.where(Record.latency.is_not(None))
-    if task is not None:
-        query = query.where(Record.job_task_id == task)
     if after is not None:
         last = sa.select(Record.latency).where(Record.id == after).scalar_subquery()
         query = query.where(sa.or_(Record.latency > last, sa.and_(Record.latency == last, Record.id > after)))

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import httpx2
 
 from tunesmith.client import Client
+from tunesmith.errors import TunesmithError
+from tunesmith.states import WorkState
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -103,6 +105,23 @@ class Api:
     def failures(self, job_id: str) -> list[Json]:
         """Failed candidates by class."""
         return self._with(lambda c: [failure.model_dump(mode="json") for failure in c.failures(job_id)])
+
+    def trials(self, job_id: str, **wanted: Any) -> Json:
+        """A page of trials; see ``Client.trials_page``."""
+        return self._with(lambda c: c.trials_page(job_id, **wanted).model_dump(mode="json"))
+
+    def trial(self, job_id: str, trial_id: int) -> Json:
+        """One trial."""
+        return self._with(lambda c: c.trial(job_id, trial_id).model_dump(mode="json"))
+
+    def program(self, job_id: str, trial_id: int) -> Json:
+        """A trial's program, or how far it is; asks for it, where the key may."""
+        try:
+            return self._with(lambda c: c.request_program(job_id, trial_id).model_dump(mode="json"))
+        except TunesmithError as error:
+            if error.code != "forbidden":
+                raise
+            return {"state": WorkState.FAILED.value, "error": error.problem(), "plain": None, "scheduled": None}
 
     def events(self, job_id: str, after: int) -> list[Json]:
         """Events after an id."""

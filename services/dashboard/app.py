@@ -11,7 +11,7 @@ from nicegui import app as toolkit
 from nicegui import core, ui
 from nicegui.client import templates
 
-from services.dashboard import downloads, job, login, overview
+from services.dashboard import downloads, job, login, overview, trial, trials
 from services.dashboard.api import Clients
 from services.dashboard.context import Context
 from services.dashboard.policy import PagePolicy, use_nonces
@@ -67,6 +67,14 @@ def _pages(context: Context) -> None:
     @ui.page("/jobs/{job_id}")
     def job_page(job_id: str) -> None:
         job.build(context, job_id)
+
+    @ui.page("/jobs/{job_id}/trials")
+    def trials_page(job_id: str, sort: str = "", task: str = "", failure: str = "") -> None:
+        trials.build(context, job_id, trials.View.of(sort, task, failure))
+
+    @ui.page("/jobs/{job_id}/trials/{trial_id:int}")
+    def trial_page(job_id: str, trial_id: int) -> None:
+        trial.build(context, job_id, trial_id)
 
     @ui.page("/login")
     def login_page(next: str = "/") -> None:

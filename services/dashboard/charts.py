@@ -65,6 +65,49 @@ def best_so_far(points: list[dict[str, Any]], axis: str, untuned: float | None, 
     }
 
 
+def samples(values: list[float], interval: Any) -> dict[str, Any]:
+    """Options of the chart of a trial's samples, in the order in which they were taken.
+
+    Args:
+        values: latencies in seconds.
+        interval: bounds of the median in seconds; None without.
+    """
+    text = {"color": SOFT, "fontSize": 12}
+    data = [[number, round(value * 1e3, 6)] for number, value in enumerate(values, 1)]
+    band = [] if not interval else [[{"yAxis": round(interval[0] * 1e3, 6)}, {"yAxis": round(interval[1] * 1e3, 6)}]]
+    return {
+        "animation": False,
+        "grid": {"left": 64, "right": 24, "top": 36, "bottom": 46},
+        "tooltip": {"trigger": "item"},
+        "xAxis": {
+            "type": "value",
+            "name": "Sample",
+            "nameLocation": "middle",
+            "nameGap": 28,
+            "minInterval": 1,
+            "nameTextStyle": text,
+            "axisLabel": text,
+            "splitLine": {"show": False},
+        },
+        "yAxis": {
+            "type": "value",
+            "scale": True,
+            "name": "Latency (ms)",
+            "nameTextStyle": text,
+            "axisLabel": text,
+            "splitLine": {"lineStyle": {"color": SOFT, "opacity": 0.22}},
+        },
+        "series": [
+            {
+                "type": "scatter",
+                "data": data,
+                "itemStyle": {"color": LINE},
+                "markArea": {"silent": True, "itemStyle": {"color": LINE, "opacity": 0.12}, "data": band},
+            }
+        ],
+    }
+
+
 def _line(name: str, data: list[list[Any]], *, width: float = 2.5, kind: str = "solid") -> dict[str, Any]:
     return {
         "name": name,

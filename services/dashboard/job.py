@@ -309,7 +309,7 @@ def build(context: Context, job_id: str) -> None:
     with frame("Job", logged_in=visitor.logged_in, on_logout=visitor.logout):
         banner = Banner()
         header, notices, figures, curve = Header(visitor, job_id), Notices(), Figures(), Curve()
-        tasks, decisions = TaskTable(), Decisions()
+        tasks, decisions = TaskTable(job_id), Decisions()
         with ui.element("div").classes("ts-two"):
             with ui.column().classes("gap-4 w-full"):
                 failures = Failures()

@@ -23,7 +23,7 @@ COLUMNS = [
 ]
 
 SLOTS = {
-    "name": """<q-td :props="props"><div class="ts-wide">{{ props.row.name }}
+    "name": """<q-td :props="props"><div class="ts-wide"><a :href="props.row.link">{{ props.row.name }}</a>
       <span v-if="props.row.note" class="ts-soft"> · {{ props.row.note }}</span></div></q-td>""",
     "best": '<q-td :props="props"><b>{{ props.row.best_text }}</b></q-td>',
     "speedup": '<q-td :props="props">{{ props.row.speedup_text }}</q-td>',
@@ -76,9 +76,12 @@ def row(task: dict[str, Any]) -> dict[str, Any]:
 class TaskTable:
     """One line per task: how fast it is, and how much of the budget it got."""
 
-    def __init__(self) -> None:
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
         with ui.element("section").classes("ts-card"):
-            ui.label("Tasks").classes("ts-head").props("role=heading aria-level=2")
+            with ui.row().classes("w-full items-center justify-between"):
+                ui.label("Tasks").classes("ts-head").props("role=heading aria-level=2")
+                ui.link("Every trial", f"/jobs/{job_id}/trials").classes("ts-link")
             self._empty = empty("account_tree", "No tasks yet", "They appear when the model is imported and prepared.")
             self._table = ui.table(columns=COLUMNS, rows=[], row_key="id", pagination={"rowsPerPage": 15})
             self._table.classes("ts-table w-full").props("flat dense")
@@ -88,6 +91,7 @@ class TaskTable:
     def show(self, tasks: list[dict[str, Any]]) -> None:
         """Replace the rows, the largest share of the model's latency first."""
         rows = sorted(map(row, tasks), key=lambda r: -(r["share"] or 0))
+        rows = [{**each, "link": f"/jobs/{self._job_id}/trials?task={each['id']}"} for each in rows]
         if rows != self._table.rows:
             self._table.rows = rows
             self._table.update()

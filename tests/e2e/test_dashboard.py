@@ -16,10 +16,15 @@ import pytest
 from coordinator_process import coordinator
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
+from db.blobs import BlobStore
 from db.engine import create_engine, session_factory
 from db.models import Job
+from db.queries import listings
+from db.transactions.listings import finish
+from db.transactions.transitions import transition
 from services.dashboard import format as fmt
 from tools.browser import REMEDY, find
+from tunesmith.states import WorkState
 
 pytestmark = pytest.mark.browser
 ARGS = [
@@ -208,6 +213,48 @@ def test_job_page_shows_why_rounds_were_chosen_and_what_is_expected(page: Page, 
     expect(page.get_by_text(" – ".join(shown))).to_be_visible()
 
 
+def test_a_trial_is_found_and_opened(page: Page, server: str, folder: Path) -> None:
+    page.goto(f"{server}/jobs/done")
+    page.get_by_role("link", name="fused_conv2d1_add_relu", exact=True).click()
+    expect(page).to_have_url(re.compile(r"/jobs/done/trials\?task=\d+"))
+    lines = page.locator("tbody tr")
+    task = re.search(r"task=(\d+)", page.url).group(1)
+    best = get_json(f"{server}/v1/jobs/done/trials?sort=latency&task={task}")["items"]
+    expect(lines.first).to_contain_text(str(best[0]["id"]))
+    expect(lines.first).to_contain_text(fmt.latency(best[0]["latency"]))
+    page.get_by_label("Outcome").click()
+    page.get_by_role("option", name="Build timeout").click()
+    expect(lines.first.locator(".ts-badge")).to_have_text("Build timeout")
+    expect(page).to_have_url(re.compile("failure=build_timeout"))
+    page.reload()
+    expect(lines.first.locator(".ts-badge")).to_have_text("Build timeout")
+
+    _write_program(folder, server, best[0]["id"])
+    page.goto(f"{server}/jobs/done/trials/{best[0]['id']}")
+    expect(card(page, "Decisions").locator("tbody tr")).to_have_count(2)
+    expect(card(page, "Decisions").locator("tbody tr").last).to_contain_text("unroll")
+    expect(page.get_by_label("Program in TVMScript")).to_contain_text("parallel")
+    page.get_by_role("button", name="Difference").click()
+    expect(page.get_by_label("Program in TVMScript")).to_contain_text("-    loop")
+    expect(card(page, "Circumstances")).to_contain_text("0.27.0")
+    page.goto(f"{server}/jobs/done/trials/999999")
+    expect(page.get_by_text("job done has no trial 999999 (not_found)")).to_be_visible()
+
+
+def _write_program(folder: Path, server: str, trial: int) -> None:
+    """What a worker does that is asked for a program."""
+    urllib.request.urlopen(
+        urllib.request.Request(f"{server}/v1/jobs/done/trials/{trial}/program", method="POST"), timeout=20
+    ).close()
+    engine = create_engine(f"sqlite:///{folder / 'tunesmith.db'}")
+    blob = BlobStore(folder / "blobs").put_bytes(json.dumps(dashboard_rows.PROGRAM).encode())
+    with session_factory(engine).begin() as session:
+        row = listings.of_record(session, trial)
+        transition(session, row, WorkState.RUNNING)
+        finish(session, row, blob)
+    engine.dispose()
+
+
 def test_a_failed_job_shows_its_problem(page: Page, server: str) -> None:
     page.goto(f"{server}/jobs/broken")
     expect(page.get_by_text("none of the model's 2 tasks has a decision to take (nothing_to_tune)")).to_be_visible()
@@ -257,7 +304,7 @@ def test_pages_fit_a_telephone_and_the_dark(browser: Browser, server: str) -> No
     watched = Watched(browser, server, color_scheme="dark")
     page = watched.page
     page.set_viewport_size({"width": 390, "height": 844})
-    for path in ("/", "/jobs/done"):
+    for path in ("/", "/jobs/done", "/jobs/done/trials"):
         page.goto(server + path)
         expect(page.locator("tbody tr").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

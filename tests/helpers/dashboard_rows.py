@@ -45,6 +45,13 @@ LAYERS = [
     ("concatenate", "concatenate", 4, 0.0, 0.0002),
 ]
 SIZE = 8
+TRACE = [
+    ["GetSBlock", [], ["conv2d", "main"], ["b0"]],
+    ["SampleComputeLocation", ["b0"], [], ["l1"]],
+    ["SampleCategorical", [], [[0, 16, 32, 64, 128, 256, 512, 1024], [0.125] * 8], ["v2"]],
+    ["Annotate", ["b0", "v2"], ["meta_schedule.unroll_explicit"], []],
+]
+PROGRAM = {"plain": "def main():\n    loop\n", "scheduled": "def main():\n    parallel\n"}
 FAILURES = {
     3: (FailureKind.BUILD_TIMEOUT, "no object code after 10 s"),
     5: (FailureKind.INVALID, "VerifyGPUCode"),
@@ -132,7 +139,7 @@ def _ground(session: Session, blobs: BlobStore) -> None:
             )
         )
         session.flush()
-        session.add(SketchRow(hash=f"s-{name}", workload_hash=name, body={"knobs": []}))
+        session.add(SketchRow(hash=f"s-{name}", workload_hash=name, body={"knobs": [], "trace": TRACE}))
         session.add(ModelTask(model_id="m1", workload_hash=name, position=position, name=name, weight=weight))
     now = utcnow()
     for name, classes, cores, busy, age, health, peak, drift in (

@@ -1,0 +1,180 @@
+"""The page of a job's trials: sorted, filtered and paged by the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from nicegui import ui
+
+from services.dashboard import format as fmt
+from services.dashboard.api import Json
+from services.dashboard.context import Context, keep_fresh
+from services.dashboard.parts import Banner, empty, words
+from services.dashboard.theme import frame
+from tunesmith.errors import TunesmithError
+
+PAGE = 50
+ORDERS = {"latency": "Fastest first", "-id": "Newest first", "id": "Oldest first"}
+COLUMNS = [
+    {"name": "id", "label": "Trial", "field": "id", "align": "right"},
+    {"name": "task", "label": "Task", "field": "task", "align": "left"},
+    {"name": "latency", "label": "Latency", "field": "latency", "align": "right"},
+    {"name": "interval", "label": "Interval", "field": "interval", "align": "right"},
+    {"name": "sketch", "label": "Sketch", "field": "sketch", "align": "left"},
+    {"name": "decisions", "label": "Decisions", "field": "decisions", "align": "left"},
+    {"name": "when", "label": "Measured", "field": "when", "align": "right"},
+]
+SLOTS = {
+    "id": '<q-td :props="props"><a :href="props.row.link">{{ props.row.id }}</a></q-td>',
+    "latency": """<q-td :props="props"><span v-if="props.row.failure" class="ts-badge ts-bad">{{ props.row.failure }}
+      </span><b v-else>{{ props.row.latency }}</b></q-td>""",
+    "decisions": '<q-td :props="props"><div class="ts-wide">{{ props.row.decisions }}</div></q-td>',
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """What of a job's trials is looked at; the page's address says it."""
+
+    sort: str = "latency"
+    task: int | None = None
+    failure: str | None = None
+
+    @classmethod
+    def of(cls, sort: str, task: str, failure: str) -> View:
+        """From an address; what makes no sense is left out."""
+        return cls(
+            sort if sort in ORDERS else cls.sort,
+            int(task) if task.isascii() and task.isdigit() and len(task) < 19 else None,
+            failure[:30] or None,
+        )
+
+    def wanted(self) -> dict[str, Any]:
+        """What the API is asked for."""
+        return {"sort": self._order, "task": self.task, "failure": self.failure}
+
+    @property
+    def _order(self) -> str:
+        """What has failed has no latency to sort by."""
+        return "-id" if self.sort == "latency" and self.failure not in (None, "none") else self.sort
+
+    def query(self) -> str:
+        """The part of the address behind the question mark."""
+        return urlencode({"sort": self.sort, "task": self.task or "", "failure": self.failure or ""})
+
+
+def row(job_id: str, trial: dict[str, Any], tasks: dict[int, str]) -> dict[str, Any]:
+    """A line of the table."""
+    low, high = trial["interval"] or (None, None)
+    return {
+        "id": trial["id"],
+        "link": f"/jobs/{job_id}/trials/{trial['id']}",
+        "task": tasks.get(trial["task"] or 0, fmt.NOTHING),
+        "latency": fmt.latency(trial["latency"]),
+        "failure": words(trial["failure"]) if trial["failure"] else "",
+        "interval": f"{fmt.latency(low)} – {fmt.latency(high)}" if low is not None else fmt.NOTHING,
+        "sketch": (trial["sketch"] or "default schedule")[:16],
+        "decisions": decisions_text(trial["decisions"]),
+        "when": fmt.when(trial["created_at"]),
+    }
+
+
+def decisions_text(decisions: list[Any]) -> str:
+    """Decisions in one line: factors with a cross between them."""
+    return "  ".join("×".join(map(str, each)) if isinstance(each, list) else str(each) for each in decisions)
+
+
+class Grid:
+    """A page of trials, with a way to the next one and back."""
+
+    def __init__(self, job_id: str) -> None:
+        self._job_id = job_id
+        self.cursors: list[str | None] = [None]
+        self._next: str | None = None
+        self._empty = empty("biotech", "No trial here", "Nothing was measured yet, or nothing fits what is asked for.")
+        self._table = ui.table(columns=COLUMNS, rows=[], row_key="id", pagination={"rowsPerPage": 0})
+        self._table.classes("ts-table w-full").props("flat dense hide-pagination").mark("trials")
+        for name, template in SLOTS.items():
+            self._table.add_slot(f"body-cell-{name}", template)
+        with ui.row().classes("items-center gap-2"):
+            self.back = ui.button("Back", icon="chevron_left").props("flat no-caps dense")
+            self.forward = ui.button("More", icon="chevron_right").props("flat no-caps dense")
+            self._place = ui.label().classes("ts-soft")
+
+    def show(self, page: Json, tasks: dict[int, str]) -> None:
+        """Replace the rows."""
+        rows = [row(self._job_id, trial, tasks) for trial in page["items"]]
+        self._next = page["next_cursor"]
+        if rows != self._table.rows:
+            self._table.rows = rows
+            self._table.update()
+        self._empty.set_visibility(not rows)
+        self._table.set_visibility(bool(rows))
+        self.back.set_visibility(len(self.cursors) > 1)
+        self.forward.set_visibility(self._next is not None)
+        first = PAGE * (len(self.cursors) - 1)
+        self._place.set_text(f"{first + 1:,} to {first + len(rows):,}" if rows else "")
+
+    def turn(self, forward: bool) -> None:
+        """Go a page on, or back."""
+        if forward and self._next is not None:
+            self.cursors.append(self._next)
+        elif not forward and len(self.cursors) > 1:
+            self.cursors.pop()
+
+
+def build(context: Context, job_id: str, view: View) -> None:
+    """Fill the page."""
+    visitor = context.visitor()
+    with frame("Trials", logged_in=visitor.logged_in, on_logout=visitor.logout):
+        banner = Banner()
+        with ui.element("section").classes("ts-card"):
+            with ui.row().classes("w-full items-center justify-between"):
+                ui.label("Trials").classes("ts-title").props("role=heading aria-level=1")
+                ui.link("Back to the job", f"/jobs/{job_id}").classes("ts-link")
+            with ui.row().classes("items-center gap-3"):
+                order = ui.select(ORDERS, value=view.sort, label="Order").props("dense outlined")
+                task = ui.select({0: "Every task"}, value=0, label="Task").props("dense outlined")
+                failure = ui.select({"": "Anything"}, value="", label="Outcome").props("dense outlined")
+            grid = Grid(job_id)
+    known = False
+
+    async def refresh() -> float:
+        nonlocal known
+        if not known:
+            tasks = await visitor.call(lambda api: api.tasks(job_id))
+            kinds = await visitor.call(lambda api: api.failures(job_id))
+            task.set_options({0: "Every task", **{each["id"]: each["name"] for each in tasks}}, value=view.task or 0)
+            outcomes = {"": "Anything", "none": "Ran", **{each["failure"]: words(each["failure"]) for each in kinds}}
+            wanted = view.failure if view.failure in outcomes else ""
+            failure.set_options(outcomes, value=wanted)
+            known = True
+        now = View(order.value, task.value or None, failure.value or None)
+        page = await visitor.call(lambda api: api.trials(job_id, **now.wanted(), limit=PAGE, cursor=grid.cursors[-1]))
+        grid.show(page, dict(task.options))
+        return 4.0
+
+    async def changed() -> None:
+        if known:
+            grid.cursors[:] = [None]
+            now = View(order.value, task.value or None, failure.value or None)
+            ui.navigate.history.replace(f"/jobs/{job_id}/trials?{now.query()}")
+            await at_once()
+
+    async def turned(forward: bool) -> None:
+        grid.turn(forward)
+        await at_once()
+
+    async def at_once() -> None:
+        try:
+            await refresh()
+        except TunesmithError as error:
+            banner.problem(error)
+
+    keep_fresh(refresh, banner, f"/jobs/{job_id}/trials?{view.query()}")
+    for field in (order, task, failure):
+        field.on_value_change(changed)
+    grid.back.on_click(lambda: turned(False))
+    grid.forward.on_click(lambda: turned(True))
