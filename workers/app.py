@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from billiard.process import current_process
@@ -16,6 +17,7 @@ from tunesmith.broker_users import KEY_PREFIX
 from tunesmith.child_process import THREADS
 from tunesmith.errors import SchemaMismatch
 from tunesmith.messages import CORE_QUEUES, INGEST, SEARCH, measure_queue
+from tunesmith.starting import undisturbed
 from workers import logs, refusing
 from workers.broker import GuardedTransport, restrict_remote_control
 from workers.core import lost_work, tasks
@@ -34,7 +36,7 @@ def create_app(settings: Settings) -> Celery:
 
     Early acknowledgement and no prefetch: a message is only a bell, the database owns the work, and a lost or
     doubled one is harmless. So Redis keeps no list of what is under way, which all workers would share. Nothing heavy
-    is imported here: TVM is loaded by the pool's children.
+    is imported here: Celery's worker loads TVM as it starts.
     """
     for name in THREADS:
         os.environ.setdefault(name, "1")
@@ -143,23 +145,28 @@ def _context_factory(settings: Settings, ending: Ending) -> Any:
     return context
 
 
-def _follow_children(settings: Settings, context: Any) -> None:
-    """Each child of the pool ends with its parent and loads TVM before its first task, if its tasks need it.
+def _load_before_fork(queues: Sequence[str]) -> None:
+    """What the tasks of ``queues`` need is loaded once, if it is TVM: the pool's processes are forked with it."""
+    if INGEST in queues or SEARCH in queues:
+        from workers.tvm_backend.warm import warm
 
-    Only the first importer does: the others are there for further users, and a laptop may have none. A separate process
-    imports models, and loads meanwhile.
-    """
-    queues = set(settings.core_queues)
+        with undisturbed():
+            warm()
+            tasks.load(queues)
+
+
+def _follow_children(settings: Settings, context: Any) -> None:
+    """Each child of the pool ends with its parent. A separate process imports models; that of the first importer loads
+    before its first task, those of others, who are there for further users, with theirs."""
+    imports = INGEST in settings.core_queues
 
     def start(**_: Any) -> None:
         die_with_parent()
-        imports = INGEST in queues and getattr(current_process(), "index", 0) == 0
-        if imports:
+        if imports and getattr(current_process(), "index", 0) == 0:
             context().importing.begin()
-        if SEARCH in queues or imports:
-            from workers.tvm_backend.warm import warm
-
-            warm()
 
     signals.worker_process_init.connect(start, weak=False, dispatch_uid="tunesmith.start")
     signals.celeryd_init.connect(lambda **_: restrict_remote_control(), weak=False, dispatch_uid="tunesmith.control")
+    signals.celeryd_init.connect(
+        lambda **_: _load_before_fork(settings.core_queues), weak=False, dispatch_uid="tunesmith.load"
+    )

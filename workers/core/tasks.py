@@ -1,4 +1,4 @@
-"""The core tasks as Celery sees them. What they do is imported when the first of them runs, never in the parent."""
+"""The core tasks as Celery sees them. What they do is imported by the first of them, or by :func:`load`."""
 
 from __future__ import annotations
 
@@ -69,6 +69,14 @@ def register(app: Celery, queues: Iterable[str], context: Callable[[], Any]) -> 
     for task in CORE_TASKS:
         if task.queue in wanted:
             _register(app, task, context)
+
+
+def load(queues: Iterable[str]) -> None:
+    """Import the code of the tasks of ``queues``."""
+    wanted = set(queues)
+    for task in CORE_TASKS:
+        if task.queue in wanted:
+            importlib.import_module(task.module)
 
 
 def _register(app: Celery, task: CoreTask, context: Callable[[], Any]) -> None:

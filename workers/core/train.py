@@ -25,7 +25,7 @@ from tunesmith.states import WorkState
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
-from workers.core.train_target import train_on_target
+from workers.tvm_backend.warm import warm
 
 MAX_TRAINING_RECORDS = 4000
 """Records that a model is trained on at most, the job's own first, then the newest of other jobs."""
@@ -42,6 +42,9 @@ def train_cost_model(context: Context, message: TrainCostModel) -> bool:
         if of_target is None:
             _train_for_job(context, lease, message.cost_model_id, started)
         else:
+            warm()  # a job's model needs neither TVM nor LightGBM
+            from workers.core.train_target import train_on_target
+
             train_on_target(context, lease, *of_target, started)
 
     timeout = context.settings.work_timeout
