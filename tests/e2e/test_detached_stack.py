@@ -22,7 +22,7 @@ import pytest
 from coordinator_process import serving
 from detached import Detached
 from onnx import TensorProto, helper
-from pasted import PORT, ROOT, activated, blocks, pasted
+from pasted import PORT, ROOT, activated, blocks, pasted, thrifty
 from pseudo_terminal import ASCII_BAR, bar_faults, words_of
 from small_nets import Net
 from stack_probe import WORDS, processes
@@ -349,7 +349,7 @@ def test_what_is_pasted_works(stack: Detached, tmp_path: Path, stack_env: dict[s
     """The last but one of this file: its jobs leave more behind them than is looked at above."""
     env = activated(stack_env)
     pasted(INSTALL, ROOT, env)
-    printed = pasted(OTHERS, stack.folder, stack.env)
+    printed = pasted(thrifty(OTHERS), stack.folder, stack.env)
     printed.encode("ascii")
     assert "onnxruntime" in printed
     assert json.loads((stack.folder / "tuned" / "summary.json").read_text())["tuned_seconds"] > 0
@@ -360,12 +360,12 @@ def test_what_is_pasted_works(stack: Detached, tmp_path: Path, stack_env: dict[s
 
     small_model(tmp_path)  # these import what lies in their working folder
     ((_, requests),) = blocks("REST")
-    assert "event: job_succeeded" in pasted(requests, tmp_path, env)
+    assert "event: job_succeeded" in pasted(thrifty(requests), tmp_path, env)
     assert {json.loads(row)["schema"] for row in (tmp_path / "rest.jsonl").read_text().splitlines()} == {
         "tunesmith.schedule/1"
     }
     ((_, program),) = blocks("Python")
-    assert " s -> " in pasted(program, tmp_path, env, (sys.executable, "-c"))
+    assert " s -> " in pasted(thrifty(program), tmp_path, env, (sys.executable, "-c"))
     assert (tmp_path / "tuned-in-python" / "compile.py").exists()
 
 
