@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -59,6 +59,20 @@ class Clients:
                 surplus = self._idle.pop(0)[1] if len(self._idle) > self._limit else None
             if surplus is not None:
                 surplus.close()
+
+    async def upload(self, key: str | None, body: AsyncIterator[bytes], media: str) -> httpx2.Response:
+        """Hand a browser's upload on as it comes; nothing of it is kept here.
+
+        Args:
+            body: a form as ``POST /v1/models`` takes it.
+            media: media type of the body, with the boundary.
+        """
+        headers = {**(self._headers or {}), "content-type": media}
+        if key is not None:
+            headers["authorization"] = f"Bearer {key}"
+        async with httpx2.AsyncClient(base_url=self._url, timeout=httpx2.Timeout(600.0, connect=10.0)) as client:
+            answer: httpx2.Response = await client.post("/v1/models", content=body, headers=headers)
+        return answer
 
     def close(self) -> None:
         """Close what is idle."""
@@ -130,6 +144,22 @@ class Api:
     def devices(self) -> list[Json]:
         """Every known device."""
         return self._with(lambda c: [device.model_dump(mode="json") for device in c.devices()])
+
+    def models(self, limit: int) -> list[Json]:
+        """The newest models."""
+        return self._with(lambda c: [model.model_dump(mode="json") for model in c.models(limit=limit).items])
+
+    def model(self, model_id: str) -> Json:
+        """One model."""
+        return self._with(lambda c: c.model(model_id).model_dump(mode="json"))
+
+    def model_tasks(self, model_id: str) -> list[Json]:
+        """What a model was split into."""
+        return self._with(lambda c: [task.model_dump(mode="json") for task in c.model_tasks(model_id)])
+
+    def submit(self, **values: Any) -> Json:
+        """Submit a job."""
+        return self._with(lambda c: c.submit(**values).model_dump(mode="json"))
 
     def act(self, job_id: str, action: str) -> None:
         """Cancel, pause or resume."""

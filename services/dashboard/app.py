@@ -11,7 +11,7 @@ from nicegui import app as toolkit
 from nicegui import core, ui
 from nicegui.client import templates
 
-from services.dashboard import downloads, job, login, overview, trial, trials
+from services.dashboard import compare, downloads, job, login, overview, submit, trial, trials
 from services.dashboard.api import Clients
 from services.dashboard.context import Context
 from services.dashboard.policy import PagePolicy, use_nonces
@@ -40,9 +40,10 @@ def mount(app: FastAPI, *, base_url: str, secret: str, login_limit: str, headers
     if getattr(toolkit.state, "tunesmith", None) is not None:
         raise RuntimeError("one process serves one dashboard: set TUNESMITH_DASHBOARD=false for further applications")
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # the pages poll: one line a request would fill the log
-    context = Context(Clients(base_url, headers=headers), Sessions(), Rate(login_limit))
+    clients = Clients(base_url, headers=headers)
+    context = Context(clients, Sessions(), Rate(login_limit))
     toolkit.state.tunesmith = context
-    _pages(context)
+    _pages(context, clients)
     use_nonces(templates.env)
     toolkit.add_middleware(PagePolicy)
     core.sio.eio.cors_allowed_origins = []  # no answer invites other origins; whoever mounts this refuses them
@@ -59,7 +60,7 @@ def mount(app: FastAPI, *, base_url: str, secret: str, login_limit: str, headers
     )
 
 
-def _pages(context: Context) -> None:
+def _pages(context: Context, clients: Clients) -> None:
     @ui.page("/")
     def overview_page() -> None:
         overview.build(context)
@@ -75,6 +76,19 @@ def _pages(context: Context) -> None:
     @ui.page("/jobs/{job_id}/trials/{trial_id:int}")
     def trial_page(job_id: str, trial_id: int) -> None:
         trial.build(context, job_id, trial_id)
+
+    @ui.page("/submit")
+    def submit_page(like: str = "") -> None:
+        submit.build(context, like)
+
+    @ui.page("/compare")
+    def compare_page(jobs: str = "") -> None:
+        compare.build(context, jobs)
+
+    @toolkit.post(submit.UPLOAD)
+    async def upload(request: Request) -> Response:
+        answer = await clients.upload(context.visitor().key, request.stream(), request.headers.get("content-type", ""))
+        return Response(answer.content, answer.status_code, media_type=answer.headers.get("content-type"))
 
     @ui.page("/login")
     def login_page(next: str = "/") -> None:

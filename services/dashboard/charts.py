@@ -65,6 +65,25 @@ def best_so_far(points: list[dict[str, Any]], axis: str, untuned: float | None, 
     }
 
 
+SERIES = ("#6366f1", "#d97706", "#0d9488", "#db2777", "#65a30d", "#0284c7")
+
+
+def several(curves: dict[str, list[dict[str, Any]]], axis: str) -> dict[str, Any]:
+    """Options of a chart with the best-so-far curve of several jobs, by the legend's name of each."""
+    options = best_so_far([], axis, None, log=False)
+    _, key = AXES[axis]
+    values = [p["latency"] * 1e3 for points in curves.values() for p in points if p.get("latency")]
+    options["legend"] = {"top": 0, "textStyle": {"color": SOFT}}
+    options["yAxis"] |= {"type": "log" if values else "value", **(_bounds(values, log=True) if values else {})}
+    options["series"] = [
+        _line(
+            name, [[p[key], round(p["latency"] * 1e3, 6)] for p in points if p.get("latency")], width=2, colour=colour
+        )
+        for (name, points), colour in zip(curves.items(), SERIES, strict=False)
+    ]
+    return options
+
+
 def samples(values: list[float], interval: Any) -> dict[str, Any]:
     """Options of the chart of a trial's samples, in the order in which they were taken.
 
@@ -108,7 +127,9 @@ def samples(values: list[float], interval: Any) -> dict[str, Any]:
     }
 
 
-def _line(name: str, data: list[list[Any]], *, width: float = 2.5, kind: str = "solid") -> dict[str, Any]:
+def _line(
+    name: str, data: list[list[Any]], *, width: float = 2.5, kind: str = "solid", colour: str = LINE
+) -> dict[str, Any]:
     return {
         "name": name,
         "type": "line",
@@ -116,8 +137,8 @@ def _line(name: str, data: list[list[Any]], *, width: float = 2.5, kind: str = "
         "showSymbol": len(data) < 2,
         "symbolSize": 7,
         "data": data,
-        "lineStyle": {"width": width, "color": LINE, "type": kind},
-        "itemStyle": {"color": LINE},
+        "lineStyle": {"width": width, "color": colour, "type": kind},
+        "itemStyle": {"color": colour},
     }
 
 

@@ -57,9 +57,14 @@ class Visitor:
         return self.context.sessions.known(self.session)
 
     @property
+    def key(self) -> str | None:
+        """The visitor's key; None before the login."""
+        return self.context.sessions.key(self.session)
+
+    @property
     def api(self) -> Api:
         """The API with this visitor's key."""
-        return self.context.connect(self.context.sessions.key(self.session))
+        return self.context.connect(self.key)
 
     def logout(self) -> None:
         """Forget the key and go to the login page."""
@@ -71,16 +76,18 @@ class Visitor:
         return await asyncio.to_thread(work, self.api)
 
 
-def keep_fresh(refresh: Callable[[], Awaitable[float]], banner: Banner, path: str) -> ui.timer:
+def keep_fresh(refresh: Callable[[], Awaitable[float]], banner: Banner, path: str, *, hides: bool = True) -> ui.timer:
     """Call ``refresh`` now and again after as many seconds as it returns, while the page is open.
 
-    Problems are shown in ``banner`` and tried again; a missing or revoked key leads to the login page.
+    Problems are shown in ``banner`` and tried again; a missing or revoked key leads to the login page. What the banner
+    says is gone after a call without a problem, unless ``hides`` is False.
     """
 
     async def tick() -> None:
         try:
             timer.interval = await refresh()
-            banner.hide()
+            if hides:
+                banner.hide()
         except Unauthorized:
             timer.deactivate()
             ui.navigate.to(f"/login?next={quote(path, safe='')}")

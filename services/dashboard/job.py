@@ -96,7 +96,8 @@ class Header:
                         self._name = ui.label(job_id).classes("ts-title").props("role=heading aria-level=1")
                         self._state = paint(ui.label(), "queued").mark("state")
                     self._facts = ui.label().classes("ts-soft mt-1")
-                with ui.row().classes("gap-2"):
+                with ui.row().classes("gap-2 items-center"):
+                    ui.link("Submit one like it", f"/submit?like={job_id}").classes("ts-link")
                     self._buttons = {a: self._button(a) for a in ACTIONS}
             self._bar = ui.element("div").classes("ts-bar mt-3").props("role=progressbar aria-label='Budget spent'")
             with self._bar:

@@ -170,10 +170,16 @@ class JobsTable:
 
     def __init__(self, grow: Any) -> None:
         self._empty = empty("rocket_launch", "No job yet", "Submit one with the commands below; it shows up here.")
-        self._table = ui.table(columns=COLUMNS, rows=[], row_key="id").classes("ts-table w-full").props("flat")
+        self._table = ui.table(columns=COLUMNS, rows=[], row_key="id", selection="multiple")
+        self._table.classes("ts-table w-full").props("flat")
         for name, template in SLOTS.items():
             self._table.add_slot(f"body-cell-{name}", template)
         self._more = ui.button("Show older jobs", on_click=grow).props("flat no-caps").classes("self-center")
+
+    @property
+    def chosen(self) -> list[str]:
+        """Ids of the jobs that are ticked."""
+        return [row["id"] for row in self._table.selected]
 
     def show(self, rows: list[dict[str, Any]], *, more: bool) -> None:
         """Replace the rows."""
@@ -200,8 +206,14 @@ def build(context: Context) -> None:
             active, finished, live = Figure("Active jobs"), Figure("Finished jobs"), Figure("Live devices")
             best = Figure("Best speed-up", strong=True)
         with ui.element("section").classes("ts-card"):
-            ui.label("Jobs").classes("ts-head").props("role=heading aria-level=2")
+            with ui.row().classes("w-full items-center justify-between"):
+                ui.label("Jobs").classes("ts-head").props("role=heading aria-level=2")
+                with ui.row().classes("items-center gap-4"):
+                    ui.link("Submit a job", "/submit").classes("ts-link")
+                    compared = ui.button("Compare", icon="stacked_line_chart").props("outline no-caps dense")
             table = JobsTable(grow)
+            compared.on_click(lambda: ui.navigate.to(f"/compare?jobs={','.join(table.chosen)}"))
+            compared.bind_enabled_from(table, "chosen", backward=lambda chosen: len(chosen) > 1)
         with ui.element("section").classes("ts-card"):
             ui.label("Devices").classes("ts-head").props("role=heading aria-level=2")
             strip = DeviceStrip()

@@ -13,33 +13,20 @@ from typing import Any
 
 import dashboard_rows
 import pytest
+from browser_pages import ARGS, WAIT, Watched, card, get_json, row, write_program
 from coordinator_process import coordinator
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from db.blobs import BlobStore
 from db.engine import create_engine, session_factory
 from db.models import Job
-from db.queries import listings
-from db.transactions.listings import finish
-from db.transactions.transitions import transition
 from services.dashboard import format as fmt
 from tools.browser import REMEDY, find
-from tunesmith.states import WorkState
+from tunesmith.options import JobOptions
 
 pytestmark = pytest.mark.browser
-ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 LOG_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "json-log.md"
 KEY = "a-key-for-the-dashboard-tests"
 WEEK = str(7 * 86400)
-WAIT = 30_000
 
 CURVE = """() => {
   const element = document.querySelector('.nicegui-echart');
@@ -47,6 +34,11 @@ CURVE = """() => {
   const lines = chart?.getOption()?.series;
   return lines ? {solid: lines[0].data, dotted: lines[1].data, untuned: lines[0].markLine.data,
                   axis: chart.getOption().xAxis[0].name} : null;
+}"""
+CURVES = """{
+  const element = document.querySelector('.nicegui-echart');
+  const lines = element && getElement(element.id.slice(1))?.chart?.getOption()?.series;
+  return lines && lines.length == 2 ? lines.map(({name, data}) => ({name, data})) : null;
 }"""
 
 
@@ -81,29 +73,6 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-class Watched:
-    """A browser context that notes what it should never do."""
-
-    def __init__(self, browser: Browser, host: str, **options: Any) -> None:
-        self.context: BrowserContext = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-        self.context.set_default_timeout(WAIT)
-        self.complaints: list[str] = []
-        self.host = host
-        self.page: Page = self.opened()
-
-    def opened(self) -> Page:
-        """A further page, watched like the first."""
-        self.page = self.context.new_page()
-        self.page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
-        self.page.on("console", lambda line: line.type == "error" and self.complaints.append(f"console: {line.text}"))
-        self.page.on("request", lambda request: self._only(self.host, request.url))
-        return self.page
-
-    def _only(self, host: str, url: str) -> None:
-        if not url.startswith((host, host.replace("http", "ws", 1), "data:", "blob:")):
-            self.complaints.append(f"off-host: {url}")
-
-
 @pytest.fixture(scope="module")
 def watched(browser: Browser, server: str) -> Iterator[Watched]:
     """A visitor whose browser keeps the scripts, which take longest to load, from page to page."""
@@ -134,24 +103,11 @@ def shape(value: Any) -> Any:
     return {k: shape(v) for k, v in value.items() if k != "target"} if isinstance(value, dict) else None
 
 
-def row(page: Page, text: str) -> Any:
-    return page.locator("tbody tr").filter(has_text=text)
-
-
-def card(page: Page, heading: str) -> Locator:
-    return page.locator("section").filter(has=page.get_by_role("heading", name=heading, exact=True))
-
-
 def curve(page: Page, axis: str) -> dict[str, Any]:
     shown = f"c && c.axis === '{axis}' && c.solid.length > 0"
     page.wait_for_function(f"() => {{ const c = ({CURVE})(); return {shown}; }}")
     drawn: dict[str, Any] = page.evaluate(CURVE)
     return drawn
-
-
-def get_json(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=20) as answer:
-        return json.load(answer)
 
 
 def test_overview_lists_jobs_and_devices(page: Page, server: str) -> None:
@@ -229,7 +185,7 @@ def test_a_trial_is_found_and_opened(page: Page, server: str, folder: Path) -> N
     page.reload()
     expect(lines.first.locator(".ts-badge")).to_have_text("Build timeout")
 
-    _write_program(folder, server, best[0]["id"])
+    write_program(folder, server, best[0]["id"])
     page.goto(f"{server}/jobs/done/trials/{best[0]['id']}")
     expect(card(page, "Decisions").locator("tbody tr")).to_have_count(2)
     expect(card(page, "Decisions").locator("tbody tr").last).to_contain_text("unroll")
@@ -241,18 +197,56 @@ def test_a_trial_is_found_and_opened(page: Page, server: str, folder: Path) -> N
     expect(page.get_by_text("job done has no trial 999999 (not_found)")).to_be_visible()
 
 
-def _write_program(folder: Path, server: str, trial: int) -> None:
-    """What a worker does that is asked for a program."""
-    urllib.request.urlopen(
-        urllib.request.Request(f"{server}/v1/jobs/done/trials/{trial}/program", method="POST"), timeout=20
-    ).close()
-    engine = create_engine(f"sqlite:///{folder / 'tunesmith.db'}")
-    blob = BlobStore(folder / "blobs").put_bytes(json.dumps(dashboard_rows.PROGRAM).encode())
-    with session_factory(engine).begin() as session:
-        row = listings.of_record(session, trial)
-        transition(session, row, WorkState.RUNNING)
-        finish(session, row, blob)
-    engine.dispose()
+def test_a_job_is_submitted_by_the_form_and_again(page: Page, server: str, tmp_path: Path) -> None:
+    page.goto(server)
+    page.get_by_role("link", name="Submit a job").click()
+    submit = page.get_by_role("button", name="Submit", exact=True)
+    submit.click()
+    expect(page.get_by_text("Nothing to tune")).to_be_visible()
+    page.get_by_label("Operator").fill("gemm:64xhello")
+    submit.click()
+    expect(page.get_by_text("(invalid_operator)")).to_be_visible()
+    page.get_by_label("Operator").fill("gemm:64x64x64:float32")
+    page.get_by_label("Name").fill("by the form")
+    page.get_by_label("Trials").fill("32")
+    submit.click()
+    expect(page).to_have_url(re.compile("/jobs/j"))
+    expect(page.get_by_role("heading", name="by the form")).to_be_visible()
+    first = get_json(f"{server}/v1/jobs/{page.url.rsplit('/', 1)[1]}")
+    assert (first["budget"]["trials"], first["target"], first["search"]) == (32, "cpu", JobOptions().search)
+
+    page.get_by_role("link", name="Submit one like it").click()
+    expect(page.get_by_label("Operator")).to_have_value("gemm:64x64x64:float32")
+    expect(page.get_by_label("Trials")).to_have_value("32")
+    model = tmp_path / "small.onnx"
+    model.write_bytes(b"no model, which a worker would find out")
+    page.locator("input[type=file]").set_input_files(model)
+    expect(page.get_by_label("Known model")).to_have_value("small.onnx")
+    expect(page.get_by_text("The model is being imported")).to_be_visible()
+    expect(page.get_by_label("Operator")).to_have_value("")
+    submit.click()
+    expect(page.get_by_text("Importing the model")).to_be_visible()
+    for number in (first["id"], page.url.rsplit("/", 1)[1]):
+        urllib.request.urlopen(
+            urllib.request.Request(f"{server}/v1/jobs/{number}/cancel", method="POST"), timeout=20
+        ).close()
+
+
+def test_jobs_are_compared(page: Page, server: str) -> None:
+    page.goto(server)
+    compare = page.get_by_role("button", name="Compare")
+    expect(compare).to_be_disabled()
+    for text in ("Succeeded", "squeezenet nightly"):
+        row(page, text).get_by_role("checkbox").click()
+    compare.click()
+    expect(page).to_have_url(re.compile(r"/compare\?jobs=\w+,\w+"))
+    expect(row(page, "Speed-up")).to_contain_text("42.7 ×")
+    drawn = "() => " + CURVES
+    page.wait_for_function(f"() => ({drawn})()?.every(line => line.data.length > 1)")
+    assert [line["name"].rpartition(" ")[0] for line in page.evaluate(drawn)] == [
+        "squeezenet-random.onnx",
+        "squeezenet nightly",
+    ]
 
 
 def test_a_failed_job_shows_its_problem(page: Page, server: str) -> None:
@@ -304,9 +298,9 @@ def test_pages_fit_a_telephone_and_the_dark(browser: Browser, server: str) -> No
     watched = Watched(browser, server, color_scheme="dark")
     page = watched.page
     page.set_viewport_size({"width": 390, "height": 844})
-    for path in ("/", "/jobs/done", "/jobs/done/trials"):
+    for path in ("/", "/jobs/done", "/jobs/done/trials", "/submit", "/compare?jobs=done,running"):
         page.goto(server + path)
-        expect(page.locator("tbody tr").first).to_be_visible()
+        expect(page.locator("tbody tr, .q-uploader").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         dark = "() => getComputedStyle(document.body).backgroundColor"
         before = page.evaluate(dark)
@@ -375,3 +369,7 @@ def test_no_download_without_a_key(guest: Watched, locked: str) -> None:
     answer = guest.page.request.get(f"{locked}/jobs/anything/best/jsonl", max_redirects=0)
     assert answer.status == 303
     assert answer.headers["location"] == "/login"
+    file = {"name": "m.onnx", "mimeType": "application/octet-stream", "buffer": b"x"}
+    assert guest.page.request.post(f"{locked}/submit/model", multipart={"file": file}).status == 401
+    foreign = {"origin": "http://elsewhere.example"}
+    assert guest.page.request.post(f"{locked}/submit/model", multipart={"file": file}, headers=foreign).status == 403

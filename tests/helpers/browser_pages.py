@@ -1,0 +1,79 @@
+"""Pages of the dashboard in a real browser: what its tests share."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import dashboard_rows
+from playwright.sync_api import Browser, BrowserContext, Locator, Page
+
+from db.blobs import BlobStore
+from db.engine import create_engine, session_factory
+from db.queries import listings
+from db.transactions.listings import finish
+from db.transactions.transitions import transition
+from tunesmith.states import WorkState
+
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
+WAIT = 30_000
+
+
+class Watched:
+    """A browser context that notes what it should never do."""
+
+    def __init__(self, browser: Browser, host: str, **options: Any) -> None:
+        self.context: BrowserContext = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+        self.context.set_default_timeout(WAIT)
+        self.complaints: list[str] = []
+        self.host = host
+        self.page: Page = self.opened()
+
+    def opened(self) -> Page:
+        """A further page, watched like the first."""
+        self.page = self.context.new_page()
+        self.page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
+        self.page.on("console", lambda line: line.type == "error" and self.complaints.append(f"console: {line.text}"))
+        self.page.on("request", lambda request: self._only(self.host, request.url))
+        return self.page
+
+    def _only(self, host: str, url: str) -> None:
+        if not url.startswith((host, host.replace("http", "ws", 1), "data:", "blob:")):
+            self.complaints.append(f"off-host: {url}")
+
+
+def row(page: Page, text: str) -> Any:
+    return page.locator("tbody tr").filter(has_text=text)
+
+
+def card(page: Page, heading: str) -> Locator:
+    return page.locator("section").filter(has=page.get_by_role("heading", name=heading, exact=True))
+
+
+def get_json(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return json.load(answer)
+
+
+def write_program(folder: Path, server: str, trial: int) -> None:
+    """What a worker does that is asked for a program."""
+    urllib.request.urlopen(
+        urllib.request.Request(f"{server}/v1/jobs/done/trials/{trial}/program", method="POST"), timeout=20
+    ).close()
+    engine = create_engine(f"sqlite:///{folder / 'tunesmith.db'}")
+    blob = BlobStore(folder / "blobs").put_bytes(json.dumps(dashboard_rows.PROGRAM).encode())
+    with session_factory(engine).begin() as session:
+        row = listings.of_record(session, trial)
+        transition(session, row, WorkState.RUNNING)
+        finish(session, row, blob)
+    engine.dispose()
