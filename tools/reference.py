@@ -343,6 +343,23 @@ def _figures(default: Any) -> str:
     return ", ".join(map(_figures, default)) if isinstance(default, tuple) else f"{default:.6g}"
 
 
+def python() -> str:
+    """``python.md``: what ``import tunesmith`` has."""
+    import tunesmith
+    from tools.reference_python import page
+
+    names = {f"tunesmith.{name}": getattr(tunesmith, name) for name in ("tune", "TunedModel")}
+    return "\n".join(
+        [
+            "# Python\n",
+            MARK,
+            "`import tunesmith` loads nothing else: each name below is imported when it is used. See "
+            "[the guide](../how-to/tune-from-python.md). `tunesmith.client` has the client of the REST API.\n",
+            *page(names, table),
+        ]
+    )
+
+
 PAGES = {
     "settings.md": settings,
     "errors.md": errors,
@@ -353,6 +370,7 @@ PAGES = {
     "events.md": events,
     "access.md": access,
     "cpu-model.md": cpu_model,
+    "python.md": python,
 }
 
 

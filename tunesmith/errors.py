@@ -103,7 +103,7 @@ class ModelRejected(TunesmithError, code="model_rejected", status=422):
 
 
 class NotAModel(ModelRejected, code="not_a_model", exit_code=2):
-    """The file is not an ONNX model or a torch.export archive."""
+    """The file is not an ONNX model, a torch.export archive or TVM JSON."""
 
 
 class TruncatedModel(ModelRejected, code="truncated_model"):

@@ -14,16 +14,27 @@ ONNX_FIELDS = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25:
 """ModelProto's fields and their wire types (onnx.proto)."""
 GRAPH, OPSET_IMPORT = 7, 8
 ZIP_MAGIC = b"PK\x03\x04"
-KINDS = "an ONNX model (.onnx) or a torch.export archive (.pt2)"
+KINDS = "an ONNX model (.onnx), a torch.export archive (.pt2) or TVM JSON (.json)"
+TVM_START, TVM_KEYS = b"{", (b'"nodes"', b'"tvm_version"')
+BLANKS = b" \t\r\n"
+OUTLINE_BYTES = 4096
+"""How far from an end of TVM JSON its keys are looked for."""
 
 
 def source_of(name: str) -> str:
-    """``pt2`` for the names of torch.export archives, ``onnx`` for anything else."""
-    return "pt2" if name.lower().endswith(".pt2") else "onnx"
+    """``pt2`` for the names of torch.export archives, ``tvm`` for those of TVM JSON, ``onnx`` for anything else."""
+    return {".pt2": "pt2", ".json": "tvm"}.get(os.path.splitext(name.lower())[1], "onnx")
+
+
+def source_by_content(path: Path) -> str:
+    """The same by the first bytes, whatever the name."""
+    with path.open("rb") as file:
+        start = file.read(len(ZIP_MAGIC))
+    return "pt2" if start == ZIP_MAGIC else "tvm" if start.lstrip(BLANKS)[:1] == TVM_START else "onnx"
 
 
 def check_file(path: Path, source: str) -> None:
-    """Refuse what cannot be a model of ``source`` (``onnx`` or ``pt2``).
+    """Refuse what cannot be a model of ``source`` (``onnx``, ``pt2`` or ``tvm``).
 
     Raises:
         NotAModel: the file is empty, or its bytes are those of something else.
@@ -31,10 +42,26 @@ def check_file(path: Path, source: str) -> None:
     """
     if path.stat().st_size == 0:
         raise NotAModel(f"the file is empty; expected {KINDS}", field="file")
-    if source == "pt2":
-        check_archive(path)
-    else:
-        check_onnx(path)
+    checks = {"pt2": check_archive, "tvm": check_tvm}
+    checks.get(source, check_onnx)(path)
+
+
+def check_tvm(path: Path) -> None:
+    """Look at both ends of TVM JSON. Raises NotAModel, TruncatedModel."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(OUTLINE_BYTES).lstrip(BLANKS)
+        file.seek(max(0, size - OUTLINE_BYTES))
+        end = file.read().rstrip(BLANKS)
+    if not start.startswith(TVM_START) or TVM_KEYS[0] not in start:
+        raise NotAModel("the file is no module or function of TVM: write it with tvm.ir.save_json", field="file")
+    if not end.endswith(b"}") or TVM_KEYS[1] not in end:
+        raise TruncatedModel(
+            f"the file begins like TVM JSON and ends too early, after {size} bytes: write it again with "
+            "tvm.ir.save_json",
+            field="file",
+            value=size,
+        )
 
 
 def check_onnx(path: Path) -> None:

@@ -28,3 +28,5 @@ MAX_ENTRIES = 100_000
 """Entries of an archive."""
 MAX_PROGRAM_BYTES = 256 << 20
 """Bytes of the text that describes a PyTorch program, without weights."""
+MAX_JSON_NODES = 2_000_000
+"""Nodes of a program in TVM's JSON."""

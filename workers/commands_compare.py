@@ -16,19 +16,20 @@ from tunesmith.cli.output import emit, seconds, table, times
 from tunesmith.cli.progress import shown
 from tunesmith.errors import InvalidInput, MeasurementFailed
 from tunesmith.measuring.checked import CheckState, judge
+from tunesmith.model_files import source_by_content
 from tunesmith.names import FLOAT32
 from tunesmith.operators import looks_like_operator
 from tunesmith.schedule_log import read_log
 from workers.peers.comparison import FOREIGN, TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
 from workers.peers.runtimes import AT_MODEL_PRECISION
 from workers.quiet import libraries_are_quiet
-from workers.tvm_backend.build.local_model import LocalModel, default_preparation, local_target, source_of, target_of
+from workers.tvm_backend.build.local_model import LocalModel, default_preparation, local_target, target_of
 
 MODULES = {"untuned": TVM_PEER, "tuned": TVM_PEER, **FOREIGN}
 
 
 def compare(
-    model: Annotated[str, typer.Argument(help="An .onnx or .pt2 file, or an operator spec.")],
+    model: Annotated[str, typer.Argument(help="An .onnx or .pt2 file, TVM JSON, or an operator spec.")],
     log: Annotated[
         Path | None, typer.Option(help="Also compare the model tuned by this log: best.jsonl or a database.")
     ] = None,
@@ -127,7 +128,7 @@ def _file(name: str, model: str, local: LocalModel, target: Any, records: list[A
     """What a peer reads."""
     if name in FOREIGN:
         runtime = AT_MODEL_PRECISION[name]
-        if looks_like_operator(model) or source_of(Path(model)) != runtime.reads:
+        if looks_like_operator(model) or source_by_content(Path(model)) != runtime.reads:
             raise InvalidInput(f"{name} reads .{runtime.reads} files only", field="with", value=name)
         if not runtime.installed:
             raise InvalidInput(runtime.missing, field="with", value=name)

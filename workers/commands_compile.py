@@ -52,7 +52,7 @@ class Compiled:
 
 
 def compile_(
-    model: Annotated[str, typer.Argument(help="An .onnx or .pt2 file, or an operator spec.")],
+    model: Annotated[str, typer.Argument(help="An .onnx or .pt2 file, TVM JSON, or an operator spec.")],
     log: Annotated[
         Path | None,
         typer.Option(

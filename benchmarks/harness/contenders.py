@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tunesmith.errors import InvalidInput, MeasurementFailed
+from tunesmith.model_files import source_by_content
 from tunesmith.names import BF16, FLOAT32, INT8
 from workers.peers.comparison import FOREIGN, Peer
-from workers.tvm_backend.build.local_model import source_of
 
 UNTUNED, TUNESMITH = "untuned", "tunesmith"
 METASCHEDULE = ("metaschedule-64", "metaschedule-16")
@@ -66,7 +66,7 @@ def foreign(name: str, file: Path) -> Peer:
     Raises:
         MeasurementFailed: it does not.
     """
-    module = READERS[source_of(file)].get(name)
+    module = READERS.get(source_by_content(file), {}).get(name)
     if module is None:
-        raise MeasurementFailed(f"{name} does not read .{source_of(file)} files")
+        raise MeasurementFailed(f"{name} does not read .{source_by_content(file)} files")
     return Peer(name, module, file)

@@ -17,7 +17,7 @@ class Model(Base, Created, Leased):
     __tablename__ = "models"
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
-    source: Mapped[str] = mapped_column(String(20))  # onnx, pt2, operator
+    source: Mapped[str] = mapped_column(String(20))  # onnx, pt2, tvm, operator, operators
     operator: Mapped[str | None] = mapped_column(String(500))
     sha256: Mapped[str] = mapped_column(String(64), index=True)  # hash of the file, or of the operator spec
     inputs_key: Mapped[str] = mapped_column(String(500), default="")  # canonical JSON of the fixed input shapes

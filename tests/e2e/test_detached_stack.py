@@ -7,6 +7,7 @@ at how the stack came up, the last but one pastes the README's other commands, a
 from __future__ import annotations
 
 import json
+import re
 import socket
 import sqlite3
 import sys
@@ -46,6 +47,7 @@ GEMM = "gemm:64x64x64:float32"
 MAX_UPLOAD_BYTES = 200_000
 NOWHERE = "http://127.0.0.1:9"
 WAIT = 120.0
+GUIDE = ROOT / "docs" / "how-to" / "tune-from-python.md"
 ALWAYS_MOVING = {"audit", "devices", "events", "sqlite_sequence"}
 (_, INSTALL), (_, COMMANDS) = blocks("command line")
 UP, _, OTHERS = COMMANDS.partition("\n")
@@ -365,8 +367,11 @@ def test_what_is_pasted_works(stack: Detached, tmp_path: Path, stack_env: dict[s
         "tunesmith.schedule/1"
     }
     ((_, program),) = blocks("Python")
+    program += "\n".join(re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL))
     assert " s -> " in pasted(thrifty(program), tmp_path, env, (sys.executable, "-c"))
     assert (tmp_path / "tuned-in-python" / "compile.py").exists()
+    assert {"best.jsonl", "model.so", "summary.json"} < {path.name for path in (tmp_path / "tuned-block").iterdir()}
+    assert (tmp_path / "softmax.json").stat().st_size > 1000
 
 
 def test_down_ends_all_of_a_detached_stack(stack: Detached) -> None:

@@ -19,8 +19,9 @@ WAIT = 400.0
 BUDGETS = (
     (re.compile(r"(--time 20\b)"), r"\1 --trials 3"),
     (re.compile(r"((?:--trials |trials=|\"trials\": ))8\b"), r"\g<1>2"),
+    (re.compile(r"\btime=60\b"), "trials=0"),
 )
-"""What the README's jobs may cost, and what they cost here."""
+"""What the jobs of the documents may cost, and what they cost here."""
 SHELL = ("bash", "-e", "-o", "pipefail", "-c")
 
 

@@ -89,11 +89,13 @@ def check_limits(trials: int | None, seconds: float | None, seed: int | None) ->
     """
     if seconds is not None and seconds < LEAST_SECONDS:
         raise InvalidBudget(
-            f"--time must be at least {LEAST_SECONDS:g} second, not {seconds:g}", field="budget.seconds", value=seconds
+            f"the time must be at least {LEAST_SECONDS:g} second, not {seconds:g}",
+            field="budget.seconds",
+            value=seconds,
         )
     check_budget(trials, seconds)
     if seed is not None and not 0 <= seed < 2**31:
-        raise InvalidInput(f"--seed must be 0 to {2**31 - 1}, not {seed}", field="seed", value=seed)
+        raise InvalidInput(f"the seed must be 0 to {2**31 - 1}, not {seed}", field="seed", value=seed)
 
 
 def check_out(out: Path, option: str = "--out", field: str = "out") -> None:

@@ -33,7 +33,8 @@ def _group() -> None:
 def collect(
     workloads: Annotated[Path | None, typer.Option(help="A file with one operator spec a line.")] = None,
     models: Annotated[
-        list[str] | None, typer.Option(help="An .onnx or .pt2 file, whose tasks are labelled; may be repeated.")
+        list[str] | None,
+        typer.Option(help="An .onnx or .pt2 file or TVM JSON, whose tasks are labelled; may be repeated."),
     ] = None,
     families: Annotated[
         str | None, typer.Option(help="Families of operators to draw shapes of, such as conv2d,gemm; 'all' for each.")

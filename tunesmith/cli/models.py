@@ -34,7 +34,7 @@ def list_(
 
 @app.command()
 def upload(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="An .onnx or .pt2 file.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="An .onnx or .pt2 file, or TVM JSON (.json).")],
     inputs: Inputs = None,
     name: Annotated[str | None, typer.Option(help="Name of the model (default: the file's).")] = None,
     as_json: Json = False,

@@ -61,7 +61,7 @@ class Request:
 @with_job_options
 def tune(
     model: Annotated[
-        str, typer.Argument(help="An .onnx or .pt2 file, or an operator such as gemm:1024x1024x1024:float32.")
+        str, typer.Argument(help="An .onnx or .pt2 file, TVM JSON, or an operator such as gemm:1024x1024x1024:float32.")
     ],
     inputs: Inputs = None,
     target: Annotated[str, typer.Option(help="cpu, cpu:N, cuda, a TVM tag or target JSON.")] = "cpu",
@@ -103,7 +103,8 @@ def tune(
     key: Key = None,
 ) -> None:
     """Tune a model or an operator, on a running server or an embedded stack."""
-    request = _checked(Request(model, target, trials, time_, until_converged, name, options), inputs or [])
+    shapes = parse_inputs(inputs or [])
+    request = checked(Request(model, target, trials, time_, until_converged, name, options, shapes))
     if out is not None:
         check_out(out)
     with shown("starting", as_json, keep=True) as display:
@@ -114,7 +115,7 @@ def tune(
             check_target_is_here(request.target)
             check_extras(request.model, request.options)
         with connection(request.target, chosen, key, data_dir, display) as (client, own):
-            job, spent = _run(client, request, own, display)
+            job, spent = run(client, request, own, display)
             display.phase("saving")
             model = request.wide if request.wide and job.precision != INT8 else request.model
             summary = summarise(client, job, model, target, spent)
@@ -124,23 +125,22 @@ def tune(
     emit(summary, lay_out(report(summary, out, data_dir if own else None, client.url), INDENT), as_json)
 
 
-def _checked(request: Request, inputs: list[str]) -> Request:
-    """Everything that can be refused without a server, cheapest first; with ``inputs`` and a limit."""
+def checked(request: Request) -> Request:
+    """Refuse what can be refused without a server, cheapest first; the request with a limit where it has none."""
     parse_target(request.target)
     check_limits(request.trials, request.seconds, request.options.seed)
     request.options.check_values()
-    shapes = parse_inputs(inputs)
     check_model(request.model)
     if not looks_like_operator(request.model):
         check_content(request.model)
-    elif shapes:
+    elif request.inputs:
         raise InvalidInput(
-            f"--input fixes a model's dynamic inputs; the operator {request.model} already has its shapes",
+            f"shapes of inputs are for models with dynamic ones; the operator {request.model} already has its shapes",
             field="input",
-            value=inputs[0],
+            value=", ".join(request.inputs),
         )
     limited = request.trials is not None or request.seconds is not None
-    return replace(request, inputs=shapes, seconds=request.seconds if limited else DEFAULT_SECONDS)
+    return request if limited else replace(request, seconds=DEFAULT_SECONDS)
 
 
 def _quantised(request: Request, calibration: Path, out: Path | None, display: Display) -> Request:
@@ -219,7 +219,15 @@ def reachable(key: str | None) -> str | None:
         return DEFAULT_URL if client.ready() else None
 
 
-def _run(client: Client, request: Request, own: bool, display: Display) -> tuple[Job, float]:
+def run(client: Client, request: Request, own: bool, display: Display) -> tuple[Job, float]:
+    """Upload, submit and follow; the finished job, and the seconds that it took.
+
+    Args:
+        own: the server was started for this run, so the job ends with it.
+
+    Raises:
+        JobFailed: it failed, or was cancelled; and what the server refuses.
+    """
     start = time.monotonic()
     model_id = None
     if not looks_like_operator(request.model):
@@ -244,7 +252,7 @@ def _run(client: Client, request: Request, own: bool, display: Display) -> tuple
         if request.wide is not None and (why := _not_int8(client, submitted.id)):
             client.cancel(submitted.id)
             display.say(f"the float32 model is tuned instead: {why}")
-            return _run(client, replace(request, model=request.wide, wide=None, seconds=budget), own, display)
+            return run(client, replace(request, model=request.wide, wide=None, seconds=budget), own, display)
         job = follow(client, submitted.id, display)
     except KeyboardInterrupt:
         if own:

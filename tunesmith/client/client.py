@@ -79,7 +79,7 @@ class Client(Dataset, CostModels, Trials):
         """Upload a model file, streamed from disk. The same file again gives the same model.
 
         Args:
-            path: an ``.onnx`` or ``.pt2`` file.
+            path: an ``.onnx``, ``.pt2`` or TVM ``.json`` file.
             name: defaults to the file's name.
             inputs: static shapes of inputs that the model leaves dynamic.
 

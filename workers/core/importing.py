@@ -47,7 +47,7 @@ class Upload:
     """What is to be imported.
 
     Attributes:
-        source: ``onnx``, ``pt2``, ``operator`` or ``operators``.
+        source: ``onnx``, ``pt2``, ``tvm``, ``operator`` or ``operators``.
         path: the file, or a list of operators; None for a single one.
         operator: the operator's text.
         shapes: static shapes by input.

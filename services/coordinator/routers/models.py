@@ -18,7 +18,7 @@ _NAMED = rf'"[^"\\\u0000-\u001f]{{1,40}}": ?\[{_SHAPE}\]'
 SHAPES = rf"^\s*$|^[^\s={{\u0000][^\s=\u0000]{{0,39}}={_SHAPE}$|^\{{{_NAMED}(?:, ?{_NAMED})*\}}$"
 """Pattern of the form's ``inputs``; blanks elsewhere are taken, too."""
 FORM = form(
-    "An .onnx or .pt2 file.",
+    "An .onnx or .pt2 file, or TVM JSON (.json).",
     name={"type": "string"},
     inputs={
         "type": "array",

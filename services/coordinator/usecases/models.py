@@ -26,6 +26,7 @@ from tunesmith.answers.base import Page
 from tunesmith.answers.models import ModelBody, ModelTaskBody, TensorBody
 from tunesmith.dataset.workloads import content_hash, list_text
 from tunesmith.errors import Conflict, InvalidInput, NotFound, StorageQuotaExceeded
+from tunesmith.model_files import source_of
 from tunesmith.names import OPERATOR, OPERATORS
 from tunesmith.operators import OperatorSpec, parse_operator
 from tunesmith.preparation import for_target, of_operator
@@ -45,7 +46,7 @@ def register(context: Context, upload: Upload, owner: str) -> tuple[ModelBody, b
     """
     shapes = parse_inputs(upload.fields.get("inputs", []))
     name = (upload.first("name") or upload.filename.rsplit("/", 1)[-1] or "model")[:200]
-    kind = source_of(upload)
+    kind = source_of(upload.filename)  # the import looks closer
 
     def work(session: Session) -> tuple[ModelBody, bool]:
         _check_quotas(context.settings, session, upload, owner)  # once more: others of the owner may have come first
@@ -108,11 +109,6 @@ def check_form(upload: Upload) -> None:
         name = unknown[0][:100]
         raise InvalidInput(f"the form has no field {name!r}; known are file, name, inputs", field=name)
     parse_inputs(upload.fields.get("inputs", []))
-
-
-def source_of(upload: Upload) -> str:
-    """``pt2`` for torch.export archives (zip files), ``onnx`` for anything else; the import looks closer."""
-    return "pt2" if upload.filename.lower().endswith(".pt2") else "onnx"
 
 
 def operator_model(session: Session, operator: str, owner: str) -> Model:

@@ -151,7 +151,7 @@ def test_runtimes_that_do_not_exist_are_usage(capsys, given):
 
 
 def test_a_runtime_does_not_read_every_kind_of_file(model, tmp_path, monkeypatch):
-    monkeypatch.setattr(contenders, "source_of", lambda _: "pt2")
+    monkeypatch.setattr(contenders, "source_by_content", lambda _: "pt2")
     plan = comparison.ModelsPlan(("onnxruntime",), local_target("cpu:1"), 1.0, 0.1, 2, 0)
     (entry,) = comparison.run(str(model), plan, tmp_path, print).entries
     assert entry.result.failure == "onnxruntime does not read .pt2 files"

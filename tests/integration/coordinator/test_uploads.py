@@ -75,6 +75,7 @@ def test_a_model_is_stored_by_its_content(app: Any, client: TestClient) -> None:
     assert len(files(app)) == 1
     archive = client.post("/v1/models", files={"file": ("net.pt2", b"PK")})
     assert archive.json()["source"] == "pt2"
+    assert client.post("/v1/models", files={"file": ("net.JSON", b"{}")}).json()["source"] == "tvm"
 
 
 def test_too_large_is_refused_before_and_while_it_comes(app: Any, client: TestClient) -> None:

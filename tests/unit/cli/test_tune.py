@@ -205,7 +205,7 @@ def test_the_float32_model_is_tuned_where_auto_does_not_choose_int8(monkeypatch,
     monkeypatch.setattr(tune, "follow", lambda client, job, display: made(id=job, state=JobState.SUCCEEDED))
     request = tune.Request("q.onnx", "cpu", 4, None, False, None, JobOptions(precision="auto"), wide="m.onnx")
     with progress.shown("tuning") as display:
-        assert tune._run(Answers(), request, False, display)[0].id == "j1"
-        assert tune._run(Answers(), request, False, display)[0].id == "j3"
+        assert tune.run(Answers(), request, False, display)[0].id == "j1"
+        assert tune.run(Answers(), request, False, display)[0].id == "j3"
     assert (submitted, cancelled) == (["q.onnx", "q.onnx", "m.onnx"], ["j2"])
     assert "the float32 model is tuned instead: auto chose otherwise" in capsys.readouterr().err

@@ -37,7 +37,8 @@ def test_services_load_no_compiler_and_no_learning_library(module: str) -> None:
 
 
 def test_the_light_face_loads_no_server() -> None:
-    loaded = loaded_after("import tunesmith.cli.main, tunesmith.client")
+    alone = "import tunesmith; dir(tunesmith); assert [m for m in sys.modules if m[:10] == 'tunesmith.'] == []"
+    loaded = loaded_after(f"{alone}; tunesmith.tune, tunesmith.TunedModel; import tunesmith.cli.main, tunesmith.client")
     server = {"db", "services", "workers", "costmodels", "sqlalchemy", "celery", "fastapi", "nicegui"}
     assert loaded.isdisjoint({*HEAVY, *server})
 

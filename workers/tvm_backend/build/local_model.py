@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tunesmith.errors import InvalidInput, TargetUnavailable
 from tunesmith.metaschedule import DatabaseRecord, write_database
-from tunesmith.model_files import ZIP_MAGIC
+from tunesmith.model_files import source_by_content
 from tunesmith.operators import looks_like_operator, parse_operator
 from tunesmith.options import JobOptions
 from tunesmith.preparation import Preparation, for_target, of_operator
@@ -15,12 +15,6 @@ from tunesmith.targets import Target, parse_target
 from tunesmith.types import TensorSpec
 from workers.tvm_backend.host import describe
 from workers.tvm_backend.warm import warm
-
-
-def source_of(path: Path) -> str:
-    """``pt2`` for an archive, else ``onnx``."""
-    with path.open("rb") as file:
-        return "pt2" if file.read(4) == ZIP_MAGIC else "onnx"
 
 
 class LocalModel:
@@ -60,7 +54,7 @@ class LocalModel:
         if looks_like_operator(model):
             prepared = prepare_operator(parse_operator(model), preparation)
         else:
-            prepared = prepare(import_model(model, source_of(Path(model)), inputs), preparation)
+            prepared = prepare(import_model(model, source_by_content(Path(model)), inputs), preparation)
         self._folder, self.module, self.inputs = folder, prepared.module, prepared.inputs
         self.note = prepared.note
         self.preparation = preparation

@@ -12,6 +12,7 @@ from workers.tvm_backend.frontends import sizes
 from workers.tvm_backend.frontends.onnx import reader as onnx
 from workers.tvm_backend.frontends.operator_module import operator_module
 from workers.tvm_backend.frontends.torch import reader as torch
+from workers.tvm_backend.frontends.tvm_json import reader as tvm_json
 
 __all__ = ["import_model", "operator_module"]
 
@@ -23,7 +24,7 @@ def import_model(path: str | Path, source: str, inputs: Shapes | None = None) ->
 
     Args:
         path: the file.
-        source: ``onnx`` or ``pt2``.
+        source: ``onnx``, ``pt2`` or ``tvm``.
         inputs: static shapes by input name, for inputs with dynamic dimensions.
 
     Returns:
@@ -34,7 +35,7 @@ def import_model(path: str | Path, source: str, inputs: Shapes | None = None) ->
         MissingDependency: a ``.pt2`` file and no torch.
         InvalidInput: an unknown source, or a shape for an input that the model does not have.
     """
-    readers = {"onnx": onnx.read, "pt2": torch.read}
+    readers = {"onnx": onnx.read, "pt2": torch.read, "tvm": tvm_json.read}
     if source not in readers:
         raise InvalidInput(
             f"a model's source is one of {', '.join(readers)}, not {source!r}", field="source", value=source

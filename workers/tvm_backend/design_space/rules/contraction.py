@@ -69,6 +69,8 @@ def match(sch: Schedule, handle: Any) -> Contraction | None:
     loads = factors_of(block)
     if loads is None or len(sch.get_loops(handle)) != len(block.iter_vars):
         return None
+    if loads[0].source.same_as(loads[1].source):  # the block reads it once, as a union of both regions
+        return None
     variables = [each.var for each in block.iter_vars]
     out = axes_of(block.body.indices, variables)
     grouped = any(str(load.source.dtype) in (BITS, WEIGHTS) for load in loads)

@@ -1,0 +1,174 @@
+"""``tunesmith.tune`` against PyTorch in eager mode: ``python -m tools.eager [--time SECONDS] [NAME ...]``.
+
+Three networks with random weights, a module of TVM and a single function are tuned one after another on one embedded
+stack. Then calls of the tuned model and of PyTorch take turns in this process, a second each, and the medians are
+compared. The exit status is 1 if outputs differ, or if a model is not faster than PyTorch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import tunesmith
+from tunesmith.client import EmbeddedStack
+
+SECONDS, PASSES, PASS_SECONDS = 60.0, 5, 1.0
+TOLERANCE = 1e-3
+"""Largest difference of outputs, as a part of the largest output."""
+
+
+class Residual(nn.Module):
+    """Two convolutions and a way around them (He et al., "Deep residual learning", 2016)."""
+
+    def __init__(self, channels: int, out: int, stride: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(channels, out, 3, stride, 1, bias=False), nn.Conv2d(out, out, 3, 1, 1)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(out), nn.BatchNorm2d(out)])
+        self.way = nn.Identity() if stride == 1 else nn.Conv2d(channels, out, 1, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps in, maps out."""
+        made = torch.relu(self.norms[0](self.first(x)))
+        return torch.relu(self.norms[1](self.second(made)) + self.way(x))
+
+
+def residual_network() -> nn.Module:
+    """A network of the size of a ResNet-18 (11 million parameters)."""
+    widths = (64, 64, 128, 256, 512)
+    stages = [
+        part
+        for before, width in itertools.pairwise(widths)
+        for part in (Residual(before, width, 1 if before == width else 2), Residual(width, width, 1))
+    ]
+    stem = (nn.Conv2d(3, 64, 7, 2, 3), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+    return nn.Sequential(*stem, *stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+
+
+class Transformer(nn.Module):
+    """A vision transformer of the size of DeiT-tiny (5 million parameters)."""
+
+    def __init__(self, width: int = 192, depth: int = 12, heads: int = 3) -> None:
+        super().__init__()
+        self.patches, self.places = nn.Conv2d(3, width, 16, 16), nn.Parameter(torch.randn(1, 196, width) / 50)
+        shape: dict[str, Any] = {"activation": "gelu", "batch_first": True, "norm_first": True}
+        layers = [nn.TransformerEncoderLayer(width, heads, 4 * width, **shape) for _ in range(depth)]
+        self.layers = nn.ModuleList(layers)
+        self.head = nn.Linear(width, 1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images in, scores out."""
+        made = self.patches(x).flatten(2).transpose(1, 2) + self.places
+        for layer in self.layers:
+            made = layer(made)
+        scores: Tensor = self.head(made.mean(1))
+        return scores
+
+
+def perceptron() -> nn.Module:
+    """Four layers of 1024."""
+    layers = [part for _ in range(4) for part in (nn.Linear(1024, 1024), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear(1024, 1000))
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is tuned, with which inputs, and what PyTorch does instead; ``model`` is made from ``eager`` and inputs."""
+
+    eager: Callable[..., Any]
+    inputs: tuple[Tensor, ...]
+    model: Callable[[Any, tuple[Tensor, ...]], Any] = lambda eager, inputs: eager
+
+
+def as_module(net: Any, inputs: tuple[Tensor, ...]) -> Any:
+    """The network as TVM's own importer has it."""
+    from tvm.relax.frontend.torch import from_exported_program
+
+    return from_exported_program(torch.export.export(net, inputs), unwrap_unit_return_tuple=True)
+
+
+def as_function(_: Any, inputs: tuple[Tensor, ...]) -> Any:
+    """A product as a PrimFunc."""
+    from tvm import te
+
+    (m, k), n = inputs[0].shape, inputs[1].shape[1]
+    a, b, at = te.placeholder((m, k), name="a"), te.placeholder((k, n), name="b"), te.reduce_axis((0, k), name="k")
+    return te.create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, at] * b[at, j], axis=at), name="c")])
+
+
+def cases() -> dict[str, Case]:
+    """By name."""
+    torch.manual_seed(0)
+    image, rows = torch.randn(1, 3, 224, 224), torch.randn(128, 1024)
+    return {
+        "residual": Case(residual_network().eval(), (image,)),
+        "transformer": Case(Transformer().eval(), (image,)),
+        "perceptron": Case(perceptron().eval(), (rows,)),
+        "irmodule": Case(Residual(64, 64, 1).eval(), (torch.randn(1, 64, 56, 56),), as_module),
+        "primfunc": Case(torch.mm, (torch.randn(512, 512), torch.randn(512, 512)), as_function),
+    }
+
+
+def samples(call: Callable[[], Any], seconds: float) -> list[float]:
+    """Seconds of calls, for some seconds."""
+    found, end = [], time.perf_counter() + seconds
+    while time.perf_counter() < end or not found:
+        start = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - start)
+    return found
+
+
+def compared(case: Case, tuned: Any) -> tuple[float, float, float]:
+    """Medians of the tuned model and of PyTorch in seconds, and the difference of their outputs."""
+    with torch.no_grad():
+        ours, theirs = tuned(*case.inputs), case.eager(*case.inputs)
+        error = float((ours - theirs).abs().max() / theirs.abs().max())
+        turns: tuple[list[float], list[float]] = ([], [])
+        for _ in range(PASSES):
+            for found, call in zip(turns, (tuned, case.eager), strict=True):
+                found += samples(lambda call=call: call(*case.inputs), PASS_SECONDS)  # type: ignore[misc]
+    return statistics.median(turns[0]), statistics.median(turns[1]), error
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="which cases (default: all)")
+    parser.add_argument("--time", type=float, default=SECONDS, help="seconds for each (default: %(default)g)")
+    options = parser.parse_args()
+    known = cases()
+    wrong = [name for name in options.names if name not in known]
+    if wrong:
+        parser.error(f"there is no case {wrong[0]!r}; there are {', '.join(known)}")
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="tunesmith-eager-") as folder, EmbeddedStack(folder) as stack:
+        tuned = {}
+        for name in options.names or known:
+            case, start = known[name], time.monotonic()
+            model = case.model(case.eager, case.inputs)
+            example = case.inputs if isinstance(model, nn.Module) else None
+            made = tunesmith.tune(model, example, time=options.time, server=stack.url, name=name)
+            tuned[name] = made, time.monotonic() - start
+    print(f"{'model':12} {'eager':>10} {'tuned':>10} {'faster':>7} {'error':>8} {'took':>6}")
+    for name, (made, took) in tuned.items():
+        ours, theirs, error = compared(known[name], made)
+        print(f"{name:12} {theirs * 1e3:7.3f} ms {ours * 1e3:7.3f} ms {theirs / ours:6.2f}x {error:8.1e} {took:4.0f} s")
+        failed |= error > TOLERANCE or ours >= theirs
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
