@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from collector import Collector
+from composites import Composites
 from databases import PostgresServer, postgres_server, sqlite_template
 from effort import THOROUGH
 from sqlalchemy import Engine
@@ -49,6 +50,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_configure(config: pytest.Config) -> None:
     """Have what nearly all tests do over and over cost less."""
     config.pluginmanager.register(Collector())
+    config.pluginmanager.register(Composites())
     share_statements()
 
 

@@ -10,10 +10,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import tvm
-from effort import quick
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
-from tvm import relax
+from run_once import machine
 
 from workers.tvm_backend.frontends import import_model
 
@@ -58,6 +57,5 @@ def by_tvm(module: tvm.IRModule, x: Array) -> Array:
 
 def all_by_tvm(module: tvm.IRModule, x: Array) -> list[Array]:
     """Every output."""
-    machine: Any = relax.VirtualMachine(relax.build(module, tvm.target.Target(quick())), tvm.cpu())
-    found = machine["main"](tvm.runtime.tensor(x))
+    found = machine(module)["main"](tvm.runtime.tensor(x))
     return [np.asarray(each.numpy()) for each in ([found] if hasattr(found, "numpy") else found)]

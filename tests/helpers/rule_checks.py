@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from effort import THOROUGH, quick
+from effort import THOROUGH
+from run_once import compiled
 
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.operators import parse_operator
@@ -256,7 +257,7 @@ def by_rule(task: Extracted, rule: Rule, target: Target) -> Any:
 def run_schedule(mod: Any, task: Extracted, target: Target) -> np.ndarray[Any, Any]:
     """What a module computes from fixed arguments."""
     arrays = [tvm.runtime.tensor(random_array(spec, at)) for at, spec in enumerate(task.workload.args)]
-    tvm.compile(mod, target=tvm.target.Target(quick(target.to_json())))["main"](*arrays)
+    compiled(mod, target.to_json())["main"](*arrays)
     found: np.ndarray[Any, Any] = arrays[-1].numpy()
     return found
 

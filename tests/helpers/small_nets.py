@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from effort import quick
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+from run_once import machine
 
 from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
 import tvm  # noqa: E402
-from tvm import relax  # noqa: E402
 
 from workers.tvm_backend import tir  # noqa: E402
 from workers.tvm_backend.passes import pipeline  # noqa: E402
@@ -129,9 +128,8 @@ def calls(module: bytes) -> collections.Counter[str]:
 
 def run_network(made: pipeline.Prepared, *inputs: Array) -> list[Array]:
     """The outputs of a prepared model, compiled untuned."""
-    library = tvm.compile(tir.load_module(made.module), target=tvm.target.Target(quick()))
     arrays = [tvm.runtime.tensor(x) for x in (*inputs, *made.params.values())]
-    out = relax.VirtualMachine(library, tvm.cpu())["main"](*arrays)
+    out = machine(tir.load_module(made.module))["main"](*arrays)
     return [each.numpy() for each in ([out] if isinstance(out, tvm.runtime.Tensor) else out)]
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from effort import examples, quick
+from effort import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from run_once import compiled
 
 from tunesmith.operators import parse_operator
 from tunesmith.targets import Target
@@ -80,7 +81,7 @@ def sketches(task: Extracted, rule: Rule, target: Target) -> list[space.SketchBo
 
 def run(mod: Any, task: Extracted) -> np.ndarray[Any, Any]:
     arrays = [tvm.runtime.tensor(random_array(spec, at)) for at, spec in enumerate(task.workload.args)]
-    tvm.compile(mod, target=tvm.target.Target(quick(here().to_json())))["main"](*arrays)
+    compiled(mod, here().to_json())["main"](*arrays)
     return arrays[-1].numpy()
 
 

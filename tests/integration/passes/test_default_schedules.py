@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from run_once import compiled
 
 from tunesmith.targets import Target
 from workers.tvm_backend.warm import warm
@@ -28,6 +30,7 @@ pytestmark = pytest.mark.parallel
 
 Make = Callable[[Any], Any]
 SHARE = 1 << 14
+TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 MAKERS: dict[str, Make] = {
     "relu": topi.nn.relu,
     "turn": lambda x: topi.transpose(x, list(reversed(range(len(x.shape))))),
@@ -38,7 +41,7 @@ MAKERS: dict[str, Make] = {
 
 
 def target(cores: int) -> Any:
-    return tir.tvm_target(Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": cores}))
+    return tir.tvm_target(Target({**TARGET, "num-cores": cores}))
 
 
 def program(shape: Sequence[int], make: Make) -> tvm.IRModule:
@@ -95,7 +98,7 @@ def test_what_has_a_schedule_keeps_it() -> None:
     assert untouched(tvm.IRModule({"main": mod["main"].with_attr("tirx.is_scheduled", True)}))
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(
     rows=st.lists(st.integers(1, 48), max_size=3),
     last=st.integers(1, 3000),
@@ -109,6 +112,6 @@ def test_it_computes_what_the_plain_program_does(rows: list[int], last: int, nam
     found = []
     for each in (mod, default(mod)):
         out = tvm.runtime.tensor(np.full(result.shape, np.nan, np.float32))
-        tvm.compile(each, target=target(2))(tvm.runtime.tensor(x), out)
+        compiled(each, TARGET)["main"](tvm.runtime.tensor(x), out)
         found.append(out.numpy())
     np.testing.assert_array_equal(*found)

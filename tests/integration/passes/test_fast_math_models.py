@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from effort import quick, some
+from effort import some
 from numpy.typing import NDArray
+from run_once import compiled, machine
 
 from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.targets import Target
@@ -81,9 +82,8 @@ NETWORKS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 def execute(made: pipeline.Prepared, *inputs: Array) -> Array:
-    library = tvm.compile(tir.load_module(made.module), target=tvm.target.Target(quick(here().to_json())))
-    machine = relax.VirtualMachine(library, tvm.cpu())
-    return np.asarray(machine["main"](*[tvm.runtime.tensor(x) for x in inputs]).numpy())
+    main = machine(tir.load_module(made.module), here().to_json())["main"]
+    return np.asarray(main(*[tvm.runtime.tensor(x) for x in inputs]).numpy())
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -142,7 +142,7 @@ FORMULAS = {"softmax": "rows", "log_softmax": "rows", "gelu": "elements", "silu"
 
 def run(mod: tvm.IRModule, task: Extracted) -> Array:
     arrays = [tvm.runtime.tensor(random_array(spec, at)) for at, spec in enumerate(task.workload.args)]
-    tvm.compile(mod, target=tvm.target.Target(quick(here().to_json())))["main"](*arrays)
+    compiled(mod, here().to_json())["main"](*arrays)
     return np.asarray(arrays[-1].numpy())
 
 

@@ -7,11 +7,12 @@ import json
 import numpy as np
 import pytest
 import rule_checks
-from effort import examples, quick, some
+from effort import examples, some
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from rule_checks import AVX2, AVX512, NEON, check, conv_blocked, conv_winograd, fits, here, operator, own
+from run_once import compiled
 
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.search.construction import construct
@@ -179,7 +180,7 @@ def test_the_error_is_bounded(
     out = conv2d_winograd(*args, padding, m, columns(expected.shape[3], m, CpuModel()))
     assert [int(side) for side in out.shape] == list(expected.shape)
     mod = tvm.IRModule({"main": te.create_prim_func([*args, out])})
-    built = tvm.compile(mod, target=tvm.target.Target(quick(here().to_json())))
+    built = compiled(mod, here().to_json())
     arrays = [tvm.runtime.tensor(np.ascontiguousarray(each)) for each in (data, u, np.zeros(expected.shape, "float32"))]
     built["main"](*arrays)
     assert np.abs(arrays[-1].numpy() - expected).max() <= BOUNDS[m] * np.abs(expected).max()

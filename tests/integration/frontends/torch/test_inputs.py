@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 import torch
 import tvm
-from effort import quick
 from one_operator import all_by_tvm, by_tvm
+from run_once import machine
 from torch import Tensor
 from torch.export import Dim
-from tvm import relax
 
 from tunesmith.errors import InvalidInput
 from workers.tvm_backend.frontends import import_model
@@ -152,13 +151,13 @@ def test_buffers_that_a_program_changes_are_inputs_and_outputs(tmp_path: Path) -
     module = import_model.import_model(tmp_path / "m.pt2", "pt2")
     assert sorted(json.loads(str(module["main"].attrs["input_names"]))[2:]) == ["count", "kept"]
     names = json.loads(str(module["main"].attrs["input_names"]))[2:]
-    machine, net = relax.VirtualMachine(relax.build(module, tvm.target.Target(quick())), tvm.cpu()), Caching()
+    main, net = machine(module)["main"], Caching()
     states = [getattr(net, name).clone() for name in names]
     for row in (1, 2):
         x = X[row : row + 1].contiguous()
         found, *states = (
             torch.from_numpy(each.numpy())
-            for each in machine["main"](*(tvm.runtime.tensor(each.numpy()) for each in (x, at + row, *states)))
+            for each in main(*(tvm.runtime.tensor(each.numpy()) for each in (x, at + row, *states)))
         )
         torch.testing.assert_close(found, net(x, at + row))
         for name, state in zip(names, states, strict=True):

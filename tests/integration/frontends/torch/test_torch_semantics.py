@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 import tvm
 from effort import quick
+from run_once import linked
 from torch import Tensor
 from torch_function import Function
 from tvm import relax
@@ -37,7 +38,8 @@ def compiled(module: tvm.IRModule, x: Tensor, folder: Path) -> list[np.ndarray]:
     steps, target = script(), tvm.target.Target(quick({"kind": "llvm"}))
     pipeline.save_params(prepared.params, folder / "params.npz")
     mod, _, _ = steps.apply_schedules(tir.load_module(prepared.module), target, None)
-    machine: Any = relax.VirtualMachine(steps.build(steps.bind_params(mod, folder / "params.npz"), target), tvm.cpu())
+    library = linked(steps.build(steps.bind_params(mod, folder / "params.npz"), target))
+    machine: Any = relax.VirtualMachine(library, tvm.cpu())
     found = machine["main"](tvm.runtime.from_dlpack(x))
     return [each.numpy().astype("float64") for each in ([found] if hasattr(found, "numpy") else found)]
 
