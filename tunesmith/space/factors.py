@@ -91,6 +91,7 @@ class Factorizations:
         self.extent, self.parts = extent, parts
         powers = prime_factors(extent)
         self.primes = np.array(list(powers), dtype=np.int64)
+        self._raised = [np.array([p**n for n in range(e + 1)], dtype=np.int64) for p, e in powers.items()]
         self._divisors = np.array(divisors(powers, extent), dtype=np.int64)
         self._powers = (
             np.stack([_exponent(self._divisors, p, e) for p, e in powers.items()])
@@ -117,7 +118,7 @@ class Factorizations:
         for k, table in enumerate(self._tables):
             e = self._exponents[which, k]
             rest, digit = np.divmod(rest, table.count[e])
-            out[:, :-1] *= self.primes[k] ** table.rows[table.start[e] + digit]
+            out[:, :-1] *= self._raised[k][table.rows[table.start[e] + digit]]
         return out
 
     def encode(self, factors: Ints) -> Ints:
@@ -151,14 +152,18 @@ class Factorizations:
             raise ValueError(f"the innermost factor must be at most {self._inner[-1]} in {factors.tolist()[:3]}")
         return np.searchsorted(self._divisors, factors)
 
+    @functools.cached_property
+    def _every_move(self) -> Ints:
+        pairs = [(p, i, j) for p in self.primes for i, j in itertools.permutations(range(self.parts), 2)]
+        return np.array(pairs, dtype=np.int64).reshape(-1, 3)
+
     def moves(self, factors: Ints) -> tuple[Ints, NDArray[np.bool_]]:
         """Every move of one prime from one factor to another, and which apply to each row.
 
         Returns:
             moves int64 [m, 3] (prime, from, to) and applicable bool [n, m]; the innermost limit is respected.
         """
-        pairs = [(p, i, j) for p in self.primes for i, j in itertools.permutations(range(self.parts), 2)]
-        moves = np.array(pairs, dtype=np.int64).reshape(-1, 3)
+        moves = self._every_move
         fits = factors[:, moves[:, 1]] % moves[:, 0] == 0
         grown = factors[:, -1:] * moves[:, 0]
         return moves, fits & ((moves[:, 2] != self.parts - 1) | (grown <= self._inner[-1]))
