@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tools import children
+from tools.linked import linked
 from tools.sweep.base import AGREES, DIFFERS, FAULT, REFUSED, Case, CaseOutcome
 from tunesmith.errors import TunesmithError
 from tunesmith.preparation import for_target
@@ -91,8 +92,8 @@ def _run(prepared: Any, inputs: Sequence[NDArray[Any]], folder: Path) -> list[ND
     steps, target = script(), tir.tvm_target(TARGET)
     pipeline.save_params(prepared.params, folder / "params.npz")
     mod, _, _ = steps.apply_schedules(tir.load_module(prepared.module), target, None)
-    executable = steps.build(steps.bind_params(mod, folder / "params.npz"), target)
-    machine: Any = relax.VirtualMachine(executable, tvm.cpu())
+    library = linked(steps.build(steps.bind_params(mod, folder / "params.npz"), target))
+    machine: Any = relax.VirtualMachine(library, tvm.cpu())
     # A contiguous array of no dimensions has one, unless its shape is given again.
     result = machine["main"](*[tvm.runtime.tensor(np.ascontiguousarray(x).reshape(np.shape(x))) for x in inputs])
     return [each.numpy() for each in _flat(result)]
