@@ -9,10 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import rule_checks
+from effort import quick
 from small_nets import Array, Net
 
 from tunesmith import metaschedule
 from tunesmith.metaschedule import DatabaseRecord
+from tunesmith.targets import Target
 from workers.tvm_backend.design_space import space
 from workers.tvm_backend.passes import extract_tasks, pipeline
 
@@ -32,7 +34,7 @@ def small(path: Path) -> Path:
 
 def write(made: pipeline.Prepared, products: str, folder: Path) -> None:
     """The folder of a job that measured one candidate of each task with ``products`` in its name."""
-    target, rng, records = rule_checks.here(), np.random.default_rng(0), []
+    target, rng, records = Target(quick(rule_checks.here().to_json())), np.random.default_rng(0), []
     for task in extract_tasks.extract_tasks(made.module):
         if products in task.workload.name:
             known = space.TraceSpace(task.module, target, rule_checks.own(task, target))

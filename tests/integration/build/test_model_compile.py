@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from effort import THOROUGH
+from effort import THOROUGH, quick
 from encoders import Encoder, save
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
@@ -35,7 +35,7 @@ from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
-CPU = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
+CPU = Target(quick({"mcpu": "x86-64-v3", "num-cores": 2}))
 Array = NDArray[Any]
 
 

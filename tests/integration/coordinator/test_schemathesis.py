@@ -25,9 +25,12 @@ and a job must be the caller's."""
 def configuration(key: str | None, parameters: dict[str, str]) -> SchemathesisConfig:
     """Every check is on. The document has no links to follow.
 
-    With keys requests are random alone: what they say at each edge of a schema is the same without.
+    With keys requests are random alone: what they say at each edge of a schema is the same without. One method that a
+    path has not stands for others, and one route with filters of records.
     """
-    phases = {"coverage": {"enabled": key is None or THOROUGH}, "fuzzing": {"enabled": True}}
+    methods = {} if THOROUGH else {"unexpected-methods": ["trace"]}
+    phases = {"coverage": {"enabled": key is None or THOROUGH, **methods}, "fuzzing": {"enabled": True}}
+    filtered = {} if THOROUGH else {"phases": {"coverage": {"enabled": False}}}
     by_meaning = {"checks": {"positive_data_acceptance": {"expected-statuses": REFUSED_BY_MEANING}}}
     return SchemathesisConfig.from_dict(
         {
@@ -43,7 +46,10 @@ def configuration(key: str | None, parameters: dict[str, str]) -> SchemathesisCo
             ]
             + [{"include-method": "PATCH", "include-path": "/v1/jobs/{job_id}", **by_meaning}]
             + [{"include-method": "GET", "include-path": "/v1/records", **by_meaning}]
-            + [{"include-method": "POST", "include-path": "/v1/records/export", **by_meaning}],
+            + [
+                {"include-method": method, "include-path": path, **by_meaning, **filtered}
+                for method, path in (("POST", "/v1/records/export"), ("GET", "/v1/records/stats"))
+            ],
         }
     )
 

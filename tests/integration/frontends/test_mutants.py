@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 def test_mutants_are_imported_or_refused_by_name() -> None:
     """In a process of its own, which forks one for each."""
-    count = 120 if THOROUGH else 24
+    count = 120 if THOROUGH else 12
     command = [sys.executable, "-m", "tools.mutants", str(count), "--seed", "1", "--import-only"]
     found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert found.returncode == 0, found.stderr

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import run_once
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -101,7 +103,7 @@ def compute(name: str, x: Array, target: Target | None = None) -> Array:
 
 def run(mod: tvm.IRModule, x: Array, shape: tuple[int, ...]) -> Array:
     out = tvm.runtime.tensor(np.empty(shape, np.float32))
-    tvm.compile(mod, target=tir.tvm_target(here()))["main"](tvm.runtime.tensor(x), out)
+    run_once.compiled(mod, here().to_json())["main"](tvm.runtime.tensor(x), out)
     return np.asarray(out.numpy())
 
 
@@ -202,7 +204,7 @@ def test_numbers_without_a_logarithm() -> None:
 vectors = arrays(np.float32, 64, elements=st.floats(width=32, allow_nan=False))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(vectors)
 def test_odd_functions_are_odd_and_bounded(x: Array) -> None:
     for name in ("tanh", "erf"):
@@ -211,7 +213,7 @@ def test_odd_functions_are_odd_and_bounded(x: Array) -> None:
         assert (np.abs(ours) <= 1).all()
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(vectors)
 def test_exp_is_positive_and_grows(x: Array) -> None:
     ours = compute("exp", np.sort(x))

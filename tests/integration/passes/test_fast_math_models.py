@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from effort import some
+from effort import THOROUGH, some
 from numpy.typing import NDArray
 from run_once import compiled, machine
 
@@ -156,7 +156,7 @@ def test_scheduled_formulas_survive_their_trace_and_json(name: str) -> None:
     want, replayer = run(tir.load_module(plain.module), plain), Replayer(task.module, here())
     for body in space.generate(task.module, here()):
         found = space.TraceSpace(task.module, here(), [body])
-        batch, valid = found.resolve(found.space.sample(np.random.default_rng(0), 2))
+        batch, valid = found.resolve(found.space.sample(np.random.default_rng(0), 2 if THOROUGH else 1))
         for candidate in [c for c, good in zip(found.space.candidates(batch), valid, strict=True) if good]:
             schedule = s_tir.Schedule(repeated)
             s_tir.Trace.apply_json_to_schedule(json.loads(found.trace(candidate)), schedule)

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from effort import examples
+from effort import examples, some
 from encoders import Encoder, save
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -287,15 +287,12 @@ def test_a_model_of_torch(tmp_path: Path) -> None:
         close(run_network(made, x.numpy()), [out.numpy() for out in net(x)])
 
 
-NORMS = pytest.mark.parametrize(
-    ("norm", "shape"),
-    [
-        (torch.nn.GroupNorm(4, 20), (2, 20, 5, 7)),
-        (torch.nn.GroupNorm(3, 12), (1, 12, 9)),
-        (torch.nn.InstanceNorm2d(8, affine=True), (1, 8, 6, 6)),
-        (torch.nn.InstanceNorm2d(8, affine=True), (3, 8, 6, 6)),
-    ],
-)
+NORMS = [
+    (torch.nn.GroupNorm(4, 20), (2, 20, 5, 7)),
+    (torch.nn.GroupNorm(3, 12), (1, 12, 9)),
+    (torch.nn.InstanceNorm2d(8, affine=True), (1, 8, 6, 6)),
+    (torch.nn.InstanceNorm2d(8, affine=True), (3, 8, 6, 6)),
+]
 
 
 def normalised(
@@ -312,7 +309,7 @@ def normalised(
         return made, run_network(made, x.numpy()), [copy.deepcopy(net).double()(x.double()).numpy()]
 
 
-@NORMS
+@pytest.mark.parametrize(("norm", "shape"), some(NORMS, kind=lambda case: type(case[0])))
 def test_groups_are_normalised_as_rows(tmp_path: Path, norm: torch.nn.Module, shape: tuple[int, ...]) -> None:
     made, ours, theirs = normalised(norm, shape, 7.0, tmp_path, BLOCKED)
     (task,) = [task for task in extract_tasks.extract_tasks(made.module) if "norm" in task.workload.name]
@@ -321,8 +318,12 @@ def test_groups_are_normalised_as_rows(tmp_path: Path, norm: torch.nn.Module, sh
     close(ours, theirs)
 
 
-@pytest.mark.parametrize("choice", [PLAIN, BLOCKED])
-@NORMS
+@pytest.mark.parametrize(
+    ("norm", "shape", "choice"),
+    some(
+        [(*norm, choice) for norm in NORMS for choice in (PLAIN, BLOCKED)], kind=lambda case: (type(case[0]), case[2])
+    ),
+)
 def test_groups_far_from_zero_keep_their_variance(
     tmp_path: Path, norm: torch.nn.Module, shape: tuple[int, ...], choice: Preparation
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from effort import THOROUGH, some
+from effort import THOROUGH, quick, some
 from small_nets import Array, Net, by_onnxruntime, calls, run_network
 
 from tunesmith import metaschedule
@@ -31,7 +31,7 @@ from workers.tvm_backend.passes import alternatives, extract_tasks, pipeline  # 
 
 pytestmark = pytest.mark.parallel
 
-CPU = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 1})
+CPU = Target(quick({"mcpu": "x86-64-v3", "num-cores": 1}))
 BLOCKED = Preparation(blocked=True)
 WINOGRAD = Preparation(blocked=True, winograd=True)
 SHAPE = (1, 32, 16, 16)

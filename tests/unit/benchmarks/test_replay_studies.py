@@ -38,7 +38,7 @@ def test_every_searcher_is_replayed() -> None:
 
 @pytest.mark.parametrize("method", searchers.methods(), ids=lambda m: m.name)
 def test_replays_repeat_and_find_the_optimum(method: Method) -> None:
-    toy = synthetic("small", 3, points=24)
+    toy = synthetic("small", 3, points=16)
     runs, repeated = (searchers.run(toy, method, (0,), len(toy.points), BATCH) for _ in range(2))
     assert runs.curves.shape == (1, len(toy.points))
     assert (runs.curves[:, -1] == toy.optimum).all()
@@ -49,7 +49,7 @@ def test_replays_repeat_and_find_the_optimum(method: Method) -> None:
 
 def test_random_search_scores_about_zero(toys: list[Recording]) -> None:
     toy = toys[1]
-    runs = searchers.run(toy, Method("random", False), range(120), 12, 4)
+    runs = searchers.run(toy, Method("random", False), range(60), 12, 4)
     outcome = searchers.judge(toy, Method("random", False), runs)
     # Random search draws sketches by the logarithm of their size, so it is not exactly uniform.
     assert abs(outcome.score.mean()) < 0.25
@@ -109,7 +109,7 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
     """Of a few searchers: each is replayed above."""
     few = searchers.methods(["random", "genetic", "portfolio"])
     monkeypatch.setattr(searchers, "methods", lambda names: few)
-    for toy in (synthetic(f"toy{seed}", seed, points=20) for seed in range(2)):
+    for toy in (synthetic(f"toy{seed}", seed, points=16) for seed in range(2)):
         toy.save(tmp_path / f"{toy.name}.npz")
     out = tmp_path / "out"
     done = CliRunner().invoke(app, ["--seeds", "2", "--jobs", "1", "--data", str(tmp_path), "--out", str(out)])
@@ -123,7 +123,7 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_some_searchers_are_studied_alone(tmp_path: Path) -> None:
-    synthetic("toy", points=20).save(tmp_path / "toy.npz")
+    synthetic("toy", points=16).save(tmp_path / "toy.npz")
     out = tmp_path / "out"
     arguments = ["--searcher", "random", "--seeds", "2", "--jobs", "1", "--data", str(tmp_path), "--out", str(out)]
     done = CliRunner().invoke(app, arguments)
