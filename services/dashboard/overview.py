@@ -44,6 +44,12 @@ SLOTS = {
     "eta": '<q-td :props="props">{{ props.row.eta_text }}</q-td>',
 }
 
+CHOICE = {
+    "header-selection": 'aria-label="Choose every job"',
+    "body-selection": """:aria-label="'Choose ' + props.row.name" """,
+}
+"""Names of the boxes that choose jobs to compare, by slot."""
+
 
 def row(job: dict[str, Any]) -> dict[str, Any]:
     """A line of the jobs table: raw values to sort by and texts to show."""
@@ -174,6 +180,8 @@ class JobsTable:
         self._table.classes("ts-table w-full").props("flat")
         for name, template in SLOTS.items():
             self._table.add_slot(f"body-cell-{name}", template)
+        for place, label in CHOICE.items():
+            self._table.add_slot(place, f'<q-checkbox v-model="props.selected" dense {label} />')
         self._more = ui.button("Show older jobs", on_click=grow).props("flat no-caps").classes("self-center")
 
     @property

@@ -20,6 +20,21 @@ from tunesmith.options import JobOptions, choices
 from tunesmith.states import ModelState
 
 UPLOAD = "/submit/model"
+SEND = f"""async (event) => {{
+  const file = event.target.files[0];
+  if (!file) return;
+  emit([0, file.name]);
+  const form = new FormData();
+  form.append("file", file);
+  try {{
+    const answer = await fetch("{UPLOAD}", {{method: "POST", body: form}});
+    emit([answer.status, await answer.text()]);
+  }} catch (error) {{
+    emit([599, String(error)]);
+  }}
+  event.target.value = "";
+}}"""
+"""The browser sends the file itself: a page's web socket is no way for gigabytes."""
 MODELS = 50
 """Known models to choose from, the newest."""
 NAMED = {"precision": "Precision", "search": "Search", "cost_model": "Cost model", "allocator": "Allocator"}
@@ -39,10 +54,10 @@ class Source:
         self._visitor, self._banner = visitor, banner
         with ui.element("section").classes("ts-card"):
             ui.label("What to tune").classes("ts-head").props("role=heading aria-level=2")
-            upload = ui.upload(label="Drop an .onnx or .pt2 file", auto_upload=True).classes("w-full")
-            upload.props(f"url={UPLOAD} field-name=file accept=.onnx,.pt2 flat bordered")
-            upload.on("uploaded", self._uploaded, js_handler="(info) => emit(info.xhr.responseText)")
-            upload.on("failed", self._failed, js_handler="(info) => emit(info.xhr.responseText)")
+            with ui.element("label").classes("ts-drop"):
+                ui.label("Drop an .onnx or .pt2 file here, or choose one")
+                upload = ui.element("input").props("type=file accept=.onnx,.pt2")
+            upload.on("change", self._sent, js_handler=SEND)
             self.model = ui.select({}, label="Known model", on_change=self._chosen, clearable=True, with_input=True)
             self.model.classes("w-full").props("dense outlined")
             self.operator = ui.input("Operator", placeholder=next(iter(FORMS.values())), on_change=self._written)
@@ -83,16 +98,23 @@ class Source:
         """Take a model."""
         self.model.set_options({**dict(self.model.options), model_id: name}, value=model_id)
 
-    def _uploaded(self, event: GenericEventArguments) -> None:
-        model = json.loads(event.args)
-        self._banner.hide()
-        self.choose(model["id"], model["name"])
-
-    def _failed(self, event: GenericEventArguments) -> None:
+    def _sent(self, event: GenericEventArguments) -> None:
+        """The browser begins to send a file, or has the API's answer to it."""
+        status, text = event.args
+        if not status:
+            self._note.set_text(f"Sending {text} …")
+            return
+        self._note.set_text("")
         try:
-            self._banner.problem(from_problem(json.loads(event.args)))
+            answer = json.loads(text)
         except ValueError:
-            self._banner.show("bad", "The upload failed", "The connection was lost, or the file is too large.")
+            self._banner.show("bad", "The upload failed", text[:500] or "The connection was lost.")
+            return
+        if status >= 400:
+            self._banner.problem(from_problem(answer))
+            return
+        self._banner.hide()
+        self.choose(answer["id"], answer["name"])
 
     def _chosen(self) -> None:
         self._waiting = self.model.value or None

@@ -13,6 +13,7 @@ from typing import Any
 
 import dashboard_rows
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from browser_pages import ARGS, WAIT, Watched, card, get_json, row, write_program
 from coordinator_process import coordinator
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -300,7 +301,7 @@ def test_pages_fit_a_telephone_and_the_dark(browser: Browser, server: str) -> No
     page.set_viewport_size({"width": 390, "height": 844})
     for path in ("/", "/jobs/done", "/jobs/done/trials", "/submit", "/compare?jobs=done,running"):
         page.goto(server + path)
-        expect(page.locator("tbody tr, .q-uploader").first).to_be_visible()
+        expect(page.locator("tbody tr, .ts-drop").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
         dark = "() => getComputedStyle(document.body).backgroundColor"
         before = page.evaluate(dark)
@@ -308,6 +309,22 @@ def test_pages_fit_a_telephone_and_the_dark(browser: Browser, server: str) -> No
         page.wait_for_function(f"before => ({dark})() !== before", arg=before)
     watched.context.close()
     assert watched.complaints == []
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_no_serious_barrier(browser: Browser, server: str, colours: Any) -> None:
+    watched = Watched(browser, server, color_scheme=colours)
+    page, found = watched.page, {}
+    for path in ("/", "/jobs/done", "/jobs/done/trials", "/submit", "/compare?jobs=done,running", "/login"):
+        page.goto(server + path)
+        expect(page.locator("tbody tr, .ts-drop, .ts-login").first).to_be_visible()
+        for violation in Axe().run(page).response["violations"]:
+            if violation["impact"] in ("serious", "critical"):
+                found[path, violation["id"]] = [
+                    (node["html"][:90], node["any"][0]["data"] if node["any"] else 0) for node in violation["nodes"]
+                ]
+    watched.context.close()
+    assert found == {}
 
 
 def test_pause_resume_and_cancel(page: Page, server: str) -> None:
