@@ -32,7 +32,7 @@ def module(rows: Any = 4, extra: Callable[[Any], Any] = lambda x: x) -> tvm.IRMo
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         with builder.dataflow():
-            made = builder.emit(relax.op.nn.relu(relax.op.matmul(x, relax.const(WEIGHTS))))
+            made = builder.emit(relax.op.nn.relu(relax.op.matmul(x, relax.const(WEIGHTS), out_dtype="float32")))
             if isinstance(rows, int):
                 made = builder.emit_te(topi.tanh, made)
             out = builder.emit_output(extra(made))
@@ -59,6 +59,7 @@ def read(folder: Path, value: Any, shapes: dict[str, tuple[int, ...]] | None = N
 
 def test_modules_and_functions_compute_what_they_did(tmp_path: Path) -> None:
     expected = np.maximum(X @ WEIGHTS, 0)
+    assert '"type":"DataType"' in str(tvm.ir.save_json(module()))
     for value, shapes, wanted in (
         (module(), {}, np.tanh(expected)),
         (relax.get_pipeline("zero")(module()), {}, np.tanh(expected)),

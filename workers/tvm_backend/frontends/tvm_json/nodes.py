@@ -24,11 +24,12 @@ def _named(prefix: str, words: str) -> frozenset[str]:
     return frozenset(f"{prefix}{word}" for word in words.split())
 
 
-VALUES = _named("", "None bool int float ffi.String ffi.Array ffi.Map ffi.Shape ffi.Tensor")
+VALUES = _named("", "None bool int float DataType ffi.String ffi.Array ffi.Map ffi.Shape ffi.Tensor")
 IR = _named(
     "ir.",
     "Call DictAttrs FloatImm FuncType GenericConst GlobalVar IRModule IntImm Op PointerType PrimType Range "
-    "SequentialSpan SourceMap SourceName Span StringImm TensorLoad TensorRegion Tuple TupleGetItem TupleType Type Var",
+    "SequentialSpan SourceMap SourceName Span StringImm StringType TensorLoad TensorRegion Tuple TupleGetItem "
+    "TupleType Type Var",
 )
 RELAX = _named(
     "relax.",
@@ -40,8 +41,8 @@ BLOCKS = _named("s_tir.", "SBlock SBlockRealize")
 ALLOWED = VALUES | IR | RELAX | LOOPS | BLOCKS
 FAMILIES = ("prim.", "relax.attrs.")
 """Arithmetic, and the attributes of Relax operators."""
-CALLS = frozenset({"relax.call_tir"})
-"""Operators without a lowering that a module may have: calls of its own PrimFuncs."""
+CALLS = _named("relax.", "call_tir argsort cumprod cumsum sort topk")
+"""Operators that ``LegalizeOps`` leaves: calls of the module's own PrimFuncs, and what TVM lowers when it builds."""
 MATHEMATICS = _named(
     "tirx.",
     "acos acosh asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil clz copysign cos cosh "
