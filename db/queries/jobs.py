@@ -41,12 +41,18 @@ def page(
     owner: str | None,
     state: JobState | None,
     target: str | None,
+    text: str | None,
     sort: str,
     descending: bool,
     after: tuple[Any, str] | None,
     limit: int,
 ) -> Sequence[str]:
-    """Ids of jobs in order of ``sort``, then id. ``after``: sort value and id of the page's predecessor."""
+    """Ids of jobs in order of ``sort``, then id.
+
+    Args:
+        text: part of the id, of the job's name or of its model's, in any case.
+        after: sort value and id of the page's predecessor.
+    """
     column: Any = Job.created_at if sort == "created_at" else Job.priority
     query = sa.select(Job.id)
     if owner is not None:
@@ -55,6 +61,11 @@ def page(
         query = query.where(Job.state == state)
     if target is not None:
         query = query.where(sa.or_(Job.target_spec == target, Job.target_hash == target))
+    if text:
+        names = (Job.id, Job.name, Model.name)
+        query = query.join(Model, Job.model_id == Model.id).where(
+            sa.or_(*(name.icontains(text, autoescape=True) for name in names))
+        )
     if after is not None:
         here = sa.tuple_(column, Job.id)
         query = query.where(here < after if descending else here > after)

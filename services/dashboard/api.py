@@ -92,9 +92,9 @@ class Api:
     def __init__(self, clients: Clients, key: str | None) -> None:
         self._clients, self._key = clients, key
 
-    def jobs(self, limit: int, cursor: str | None = None) -> Json:
-        """Newest first."""
-        return self._with(lambda c: c.jobs(limit=limit, cursor=cursor).model_dump(mode="json"))
+    def jobs(self, limit: int, cursor: str | None = None, **wanted: Any) -> Json:
+        """Newest first; see ``Client.jobs``."""
+        return self._with(lambda c: c.jobs(limit=limit, cursor=cursor, **wanted).model_dump(mode="json"))
 
     def job(self, job_id: str) -> Json:
         """One job."""

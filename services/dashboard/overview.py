@@ -11,6 +11,8 @@ from services.dashboard import format as fmt
 from services.dashboard.context import Context, keep_fresh, own_url
 from services.dashboard.parts import Banner, Figure, empty, words
 from services.dashboard.theme import COLOURS, frame
+from tunesmith.errors import TunesmithError
+from tunesmith.states import JobState
 
 PAGE = 50
 ACTIVE = {"queued", "preparing", "running", "paused", "finishing", "cancelling"}
@@ -176,6 +178,7 @@ class JobsTable:
 
     def __init__(self, grow: Any) -> None:
         self._empty = empty("rocket_launch", "No job yet", "Submit one with the commands below; it shows up here.")
+        self._none = empty("search_off", "No such job", "No job has this in its name, or is in this state.")
         self._table = ui.table(columns=COLUMNS, rows=[], row_key="id", selection="multiple")
         self._table.classes("ts-table w-full").props("flat")
         for name, template in SLOTS.items():
@@ -189,12 +192,13 @@ class JobsTable:
         """Ids of the jobs that are ticked."""
         return [row["id"] for row in self._table.selected]
 
-    def show(self, rows: list[dict[str, Any]], *, more: bool) -> None:
-        """Replace the rows."""
+    def show(self, rows: list[dict[str, Any]], *, more: bool, some: bool) -> None:
+        """Replace the rows; with ``some`` they are those that were asked for."""
         if rows != self._table.rows:
             self._table.rows = rows
             self._table.update()
-        self._empty.set_visibility(not rows)
+        self._empty.set_visibility(not rows and not some)
+        self._none.set_visibility(not rows and some)
         self._table.set_visibility(bool(rows))
         self._more.set_visibility(more)
 
@@ -219,6 +223,10 @@ def build(context: Context) -> None:
                 with ui.row().classes("items-center gap-4"):
                     ui.link("Submit a job", "/submit").classes("ts-link")
                     compared = ui.button("Compare", icon="stacked_line_chart").props("outline no-caps dense")
+            with ui.row().classes("items-center gap-3"):
+                find = ui.input("Find").props("dense outlined clearable debounce=300")
+                state = ui.select({"": "Any state", **{each.value: words(each.value) for each in JobState}}, value="")
+                state.props("dense outlined label=State")
             table = JobsTable(grow)
             compared.on_click(lambda: ui.navigate.to(f"/compare?jobs={','.join(table.chosen)}"))
             compared.bind_enabled_from(table, "chosen", backward=lambda chosen: len(chosen) > 1)
@@ -228,11 +236,12 @@ def build(context: Context) -> None:
         _hint(own_url())
 
     async def refresh() -> float:
-        jobs, cursor = await visitor.call(lambda api: _load(api, pages))
+        wanted = {"q": find.value or None, "state": state.value or None}
+        jobs, cursor = await visitor.call(lambda api: _load(api, pages, wanted))
         devices = await visitor.call(lambda api: api.devices())
         rows = [row(j) for j in jobs]
         more = cursor is not None
-        table.show(rows, more=more)
+        table.show(rows, more=more, some=any(wanted.values()))
         strip.show(devices)
         busy = sum(r["state"] in ACTIVE for r in rows)
         suffix = "+" if more else ""
@@ -242,14 +251,22 @@ def build(context: Context) -> None:
         best.show(fmt.speedup(max((r["speedup"] or 0 for r in rows if not r["simulated"]), default=0)))
         return 2.0 if busy else 4.0
 
+    async def changed() -> None:
+        try:
+            await refresh()
+        except TunesmithError as error:
+            banner.problem(error)
+
     keep_fresh(refresh, banner, "/")
+    for field in (find, state):
+        field.on_value_change(changed)
 
 
-def _load(api: Any, pages: int) -> tuple[list[dict[str, Any]], str | None]:
+def _load(api: Any, pages: int, wanted: dict[str, Any]) -> tuple[list[dict[str, Any]], str | None]:
     jobs: list[dict[str, Any]] = []
     cursor: str | None = None
     for _ in range(pages):
-        page = api.jobs(PAGE, cursor)
+        page = api.jobs(PAGE, cursor, **wanted)
         jobs += page["items"]
         cursor = page.get("next_cursor")
         if cursor is None:

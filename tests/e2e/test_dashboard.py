@@ -233,8 +233,14 @@ def test_a_job_is_submitted_by_the_form_and_again(page: Page, server: str, tmp_p
         ).close()
 
 
-def test_jobs_are_compared(page: Page, server: str) -> None:
+def test_jobs_are_found_and_compared(page: Page, server: str) -> None:
     page.goto(server)
+    page.get_by_label("Find").fill("NIGHTLY")
+    expect(row(page, "Succeeded")).to_have_count(0)
+    expect(row(page, "squeezenet nightly")).to_be_visible()
+    page.get_by_label("Find").fill("100%")
+    expect(page.get_by_text("No such job")).to_be_visible()
+    page.get_by_label("Find").fill("")
     compare = page.get_by_role("button", name="Compare")
     expect(compare).to_be_disabled()
     for text in ("Succeeded", "squeezenet nightly"):

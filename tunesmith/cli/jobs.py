@@ -40,6 +40,7 @@ COLUMNS = ("id", "state", "trials", "latency", "speed-up", "name")
 def list_(
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
     target: Annotated[str | None, typer.Option(help="Only jobs for this target: as submitted, or its hash.")] = None,
+    find: Annotated[str | None, typer.Option(help="Only jobs with this in the id, the name or the model's.")] = None,
     sort: Annotated[Order, typer.Option(help="Sort order; a minus sign means descending.")] = Order.NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -49,7 +50,7 @@ def list_(
 ) -> None:
     """List jobs, newest first."""
     with connect(server, key) as client:
-        page = client.jobs(state=state, target=target, sort=sort.value, limit=limit, cursor=cursor)
+        page = client.jobs(state=state, target=target, sort=sort.value, limit=limit, cursor=cursor, q=find)
     rows = [
         (job.id, job.state.value, _trials(job), _latency(job), speed_up(job.latency), job.name) for job in page.items
     ]

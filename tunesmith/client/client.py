@@ -200,10 +200,11 @@ class Client(Dataset, CostModels, Trials):
         limit: int = 50,
         cursor: str | None = None,
         sort: str | None = None,
+        q: str | None = None,
     ) -> Page[JobBody]:
-        """Jobs, newest first."""
-        answer = self._transport.get("/v1/jobs", state=state, target=target, limit=limit, cursor=cursor, sort=sort)
-        return Page[JobBody].read(answer)
+        """Jobs, newest first; ``q`` is a part of the id, the name or the model's name."""
+        wanted = {"state": state, "target": target, "limit": limit, "cursor": cursor, "sort": sort, "q": q}
+        return Page[JobBody].read(self._transport.get("/v1/jobs", **wanted))  # type: ignore[arg-type]
 
     def job(self, job_id: str, patience: float = 0.0) -> JobBody:
         """One job.

@@ -45,6 +45,9 @@ def page(
     caller: InCaller,
     state: JobState | None = None,
     target: Annotated[str | None, Query(description="As submitted, or the resolved target's hash.")] = None,
+    q: Annotated[
+        str | None, Query(max_length=200, description="Part of the id, the name or the model's name, in any case.")
+    ] = None,
     sort: Annotated[
         Literal["created_at", "-created_at", "priority", "-priority"], Query(description="A minus sign for descending.")
     ] = "-created_at",
@@ -60,6 +63,7 @@ def page(
             owner=caller.filter,
             state=state,
             target=target,
+            text=q,
             sort=column,
             descending=descending,
             after=after,
