@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -55,12 +54,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by their folders, and run what takes longest first: files of few end-to-end tests come before others.
+    """Mark tests by their folders, and run what takes longest first: of end-to-end tests, the longest files.
 
     A few workers take the files one by one, and one that takes two minutes must not be the last.
     """
-    tests = Counter(item.path for item in items)
-    folders = {path: path.relative_to(TESTS).parts[0] for path in tests}
+    folders = {path: path.relative_to(TESTS).parts[0] for path in {item.path for item in items}}
+    sizes = {path: path.stat().st_size for path in folders}
     for item in items:
         mark = FOLDERS.get(folders[item.path])
         if mark:
@@ -68,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def place(item: pytest.Item) -> tuple[int, int]:
         folder = folders[item.path]
-        return ORDER.index(folder), tests[item.path] if folder == ORDER[0] else 0
+        return ORDER.index(folder), -sizes[item.path] if folder == ORDER[0] else 0
 
     items.sort(key=place)
 

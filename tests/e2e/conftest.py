@@ -16,6 +16,7 @@ QUICK = {
     "TUNESMITH_WORK_TIMEOUT": "12",
     "TUNESMITH_CLAIM_TIMEOUT": "4",
     "TUNESMITH_DEVICE_TIMEOUT": "8",
+    "TUNESMITH_LOOP_SECONDS": "0.3",  # several stacks share two cores, and each look costs
     "TUNESMITH_REFERENCES": "onnxruntime",  # the others are timed for the tests of references
     "TUNESMITH_QUARANTINE_LIMIT": "inf",  # beside other tests a device may well be half as fast as alone
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.abc
 import importlib.util
 import inspect
@@ -100,16 +99,27 @@ def without_pytorch() -> Iterator[None]:
 
 @contextmanager
 def frames_without_source() -> Iterator[None]:
-    """``inspect.stack`` gives no source: for each intrinsic TVMScript would read that of each frame.
+    """``inspect.stack`` gives no source: for each intrinsic TVMScript would look for that of each frame, and read it.
 
     It looks whether the function stands in a class, which none does here.
     """
     stack = inspect.stack
-    inspect.stack = functools.partial(stack, 0)
+    inspect.stack = _frames
     try:
         yield
     finally:
         inspect.stack = stack
+
+
+def _frames(context: int = 0) -> list[inspect.FrameInfo]:
+    """What ``inspect.stack`` gives its caller, where no source is found."""
+    found = []
+    frame = sys._getframe(1)
+    while frame:
+        code = frame.f_code
+        found.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+        frame = frame.f_back  # type: ignore[assignment]
+    return found
 
 
 def _run(part: str) -> None:

@@ -55,10 +55,12 @@ def requests(client: httpx2.Client) -> dict[str, httpx2.Response]:
     }
     found = {}
     for path, item in client.get("/openapi.json").json()["paths"].items():
-        for method in item:
+        for method, route in item.items():
             name = f"{method.upper()} {path}"
             given = bodies.get(name, {"json": {}} if method in ("post", "patch") else {})
-            found[name] = client.request(method.upper(), path.replace("{", "").replace("}", ""), **given)
+            places = {each["name"]: each["schema"] for each in route.get("parameters", ()) if each["in"] == "path"}
+            filled = {place: 1 if schema.get("type") == "integer" else place for place, schema in places.items()}
+            found[name] = client.request(method.upper(), path.format(**filled), **given)
     return found
 
 
