@@ -12,6 +12,7 @@ from fake_fleet import TARGET
 from db.models import Event, JobTask, Schedule
 from db.queries import champions
 from tunesmith.messages import MeasureBatch
+from tunesmith.states import JobState
 from tunesmith.types import CacheState
 
 pytestmark = pytest.mark.parallel
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.parallel
 def begin(api: Api, **values: Any) -> str:
     """A job that is running, with nothing measured."""
     job_id: str = api.client.post("/v1/jobs", json={**GEMM, "verify": False, **values}).json()["id"]
-    api.work(lambda: get(api, job_id)["state"] == "running")
+    api.work(lambda: api.state(job_id) is JobState.RUNNING)
     return job_id
 
 
@@ -118,7 +119,7 @@ def test_jobs_that_tune_the_same_share_what_they_find(both: Api) -> None:
     first, second = (begin(both, budget={"trials": 60}, allocator=name) for name in ("gradient", "bandit"))
     both.work(lambda: any(events(both, job, "champion_adopted") for job in (first, second)))
     assert_foretold_from_where_it_stands(both, first, second)
-    both.work(lambda: {get(both, job)["state"] for job in (first, second)} == {"succeeded"})
+    both.work(lambda: {both.state(job) for job in (first, second)} == {JobState.SUCCEEDED})
     both.loop.step()
     assert_foretold_from_where_it_stands(both, first, second)
     adopted = [event for job in (first, second) for event in events(both, job, "champion_adopted")]
@@ -158,7 +159,7 @@ def visited(api: Api, job_id: str) -> set[str]:
 def test_who_shares_nothing_adopts_nothing(api: Api, values: dict[str, Any]) -> None:
     api.fleet.register_device()
     first, second = begin(api), begin(api, **values)
-    api.work(lambda: {get(api, job)["state"] for job in (first, second)} == {"succeeded"})
+    api.work(lambda: {api.state(job) for job in (first, second)} == {JobState.SUCCEEDED})
     assert not events(api, second, "champion_adopted")
 
 
