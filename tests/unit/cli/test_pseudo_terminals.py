@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from effort import THOROUGH
 from pseudo_terminal import BAR, bar_faults, run_in_terminal, words_of
 from replayed_tune import LONG_WAIT, PROCESSES
 
@@ -26,7 +27,7 @@ PHASES = [
 ]
 
 
-@pytest.mark.parametrize("columns", [72, 80, 120])
+@pytest.mark.parametrize("columns", [72, 80, 120] if THOROUGH else [72, 120])
 def test_a_run_fits_the_terminal_from_the_first_second_to_the_last(tmp_path, columns):
     path = os.pathsep.join([str(HELPERS), *(entry for entry in sys.path if entry)])
     command = [sys.executable, "-m", "replayed_tune", "--data-dir", "data"]

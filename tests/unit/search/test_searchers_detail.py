@@ -21,7 +21,7 @@ from tunesmith.testing.simulated import measure, tune
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space, tiny_space
 from tunesmith.types import Candidate, FailureKind, Measurement
 
-SEEDS = 5 if THOROUGH else 3
+SEEDS = 5 if THOROUGH else 2
 
 
 def median(curves: list[float]) -> float:
