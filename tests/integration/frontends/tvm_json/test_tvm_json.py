@@ -19,6 +19,7 @@ from tunesmith.preparation import for_target
 from workers.tvm_backend import tir
 from workers.tvm_backend.design_space.rules import contraction
 from workers.tvm_backend.frontends import import_model
+from workers.tvm_backend.frontends.tvm_json import nodes
 from workers.tvm_backend.passes import extract_tasks, pipeline
 
 pytestmark = pytest.mark.parallel
@@ -84,6 +85,18 @@ def test_a_function_is_a_model_of_one_task_whose_last_buffer_is_its_result(tmp_p
     # The product reads one buffer twice, which no rule for two operands fits.
     schedule = tvm.s_tir.Schedule(tir.load_module(task.module))
     assert contraction.find(schedule) is None
+
+
+def test_every_function_of_numbers_is_one_of_tvms() -> None:
+    assert set(map(str, tvm.ir.Op.list_op_names())) >= nodes.MATHEMATICS
+
+
+def test_infinities_come_in_as_they_are(tmp_path: Path) -> None:
+    a = te.placeholder((4, 4), name="a")
+    masked = te.compute((4, 4), lambda i, j: te.if_then_else(i < j, te.const(float("-inf"), "float32"), a[i, j]), "c")
+    x = X[:, :4]
+    mod = read(tmp_path, te.create_prim_func([a, masked]))
+    assert np.array_equal(all_by_tvm(mod, x)[0], np.where(np.triu(np.ones((4, 4)), 1) > 0, -np.inf, x))
 
 
 def changed(value: Any, change: Callable[[dict[str, Any]], None]) -> str:

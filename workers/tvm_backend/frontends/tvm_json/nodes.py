@@ -36,19 +36,18 @@ RELAX = _named(
     "AnyType FuncType ShapeType TensorType expr.BindingBlock expr.DataflowBlock expr.DataflowVar expr.Function "
     "expr.SeqExpr expr.ShapeExpr expr.VarBinding",
 )
-LOOPS = _named("tirx.", "BufferRegionType BufferStore BufferType For IfThenElse IterVar PrimFunc SeqStmt")
+LOOPS = _named("tirx.", "Bind BufferRegionType BufferStore BufferType For IfThenElse IterVar PrimFunc SeqStmt")
 BLOCKS = _named("s_tir.", "SBlock SBlockRealize")
 ALLOWED = VALUES | IR | RELAX | LOOPS | BLOCKS
 FAMILIES = ("prim.", "relax.attrs.")
 """Arithmetic, and the attributes of Relax operators."""
 CALLS = _named("relax.", "call_tir argsort cumprod cumsum sort topk")
 """Operators that ``LegalizeOps`` leaves: calls of the module's own PrimFuncs, and what TVM lowers when it builds."""
-MATHEMATICS = _named(
+MATHEMATICS = _named("prim.", "ceil clz if_then_else likely log2") | _named(
     "tirx.",
-    "acos acosh asin asinh atan atan2 atanh bitwise_and bitwise_not bitwise_or bitwise_xor ceil clz copysign cos cosh "
-    "erf exp exp10 exp2 fabs floor fma fmod hypot if_then_else isfinite isinf isnan ldexp likely log log10 log1p log2 "
-    "nearbyint nextafter popcount pow q_multiply_shift reinterpret round rsqrt shift_left shift_right sigmoid sin sinh "
-    "sqrt tan tanh trunc",
+    "acos acosh asin asinh atan atan2 atanh copysign cos cosh erf exp exp10 exp2 fabs floor fma fmod hypot isfinite "
+    "isinf isnan ldexp log log10 log1p nearbyint nextafter popcount pow q_multiply_shift reinterpret round rsqrt "
+    "sigmoid sin sinh sqrt tan tanh trunc",
 )
 """What a PrimFunc may call: functions of numbers. Others reach memory, the process or the device by themselves."""
 REMEDIES = {

@@ -21,6 +21,11 @@ KEPT = ("tirx.noalias", "s_tir")
 """Attributes of a PrimFunc that stay: others say how somebody wants it lowered or scheduled."""
 HARMLESS = frozenset({"axis", "layout_free_placeholders"})
 """Annotations that change nothing here: TVM's own operators write them."""
+RULE = "schedule_rule"
+RULES = frozenset(
+    {"None", *(f"meta_schedule.{kind}pool_{how}" for kind in ("", "adaptive_") for how in ("avg", "max"))}
+)
+"""An annotation that names a function for a schedule to call, and what TVM's own operators write there."""
 
 
 def as_module(found: tvm.IRModule | PrimFunc) -> tvm.IRModule:
@@ -142,10 +147,11 @@ def _plain(name: str, function: PrimFunc) -> PrimFunc:
     for loop in loops:
         if int(loop.kind) != 0 or loop.thread_binding is not None:
             raise _refused(name, f"has the loop {loop.loop_var.name}, which is not serial: give it before scheduling")
-    marks = (str(key) for each in (*blocks, *loops) for key in each.annotations or {})
-    mark = next((key for key in marks if key not in HARMLESS), None)
-    if mark is not None:
-        raise _refused(name, f"has the annotation {mark[:100]!r}, which a schedule would heed: give it without")
+    marks = [(str(key), value) for each in (*blocks, *loops) for key, value in (each.annotations or {}).items()]
+    for key, value in marks:
+        if key not in HARMLESS and (key != RULE or str(value) not in RULES):
+            said = f"{key} = {value}"[:100]
+            raise _refused(name, f"has the annotation {said!r}, which a schedule would heed: give it without")
     for each in function.params:
         _check_parameter(name, each)
     made = PrimFunc(function.params, function.body, function.ret_type)

@@ -8,6 +8,7 @@ import tvm
 
 from tunesmith.errors import ModelRejected, TunesmithError, first_line
 from tunesmith.model_files import check_tvm
+from workers.tvm_backend import tir
 from workers.tvm_backend.frontends.tvm_json import nodes, programs
 
 
@@ -16,7 +17,7 @@ def read(path: Path, shapes: dict[str, tuple[int, ...]]) -> tvm.IRModule:
     check_tvm(path)
     text = nodes.checked(path.read_bytes())
     try:
-        return programs.with_inputs(programs.as_module(tvm.ir.load_json(text)), shapes)
+        return programs.with_inputs(programs.as_module(tir.load_module(text.encode())), shapes)
     except TunesmithError:
         raise
     except Exception as error:
