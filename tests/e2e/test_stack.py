@@ -30,7 +30,7 @@ from benchmarks.tuners import plan, service
 from services.embedded.lock import holder
 from tunesmith.cli.main import run_command_line
 from tunesmith.client import Client, EmbeddedStack
-from tunesmith.errors import InvalidBudget, NotAModel, StackFailed, UnknownSearcher, UnknownTarget
+from tunesmith.errors import InvalidBudget, StackFailed, UnknownSearcher, UnknownTarget
 from tunesmith.states import JobState
 from tunesmith.targets import Target
 from workers.tvm_backend.host import describe_from_outside
@@ -114,16 +114,6 @@ def test_a_collecting_job_that_was_interrupted_is_found_again_and_runs_add_up(st
     assert all(2 < len(trial["samples"]) < 6 for trial in trials if trial["stopped"] in ("stable", "capped"))
 
 
-def test_the_cli_says_why_a_job_failed(stack, capsys, tmp_path):
-    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "nothing to tune", [x], [y])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
-    assert run_command_line(["tune", str(tmp_path / "m.onnx"), "--trials", "4", "--server", stack.url, "--json"]) == 1
-    problem = json.loads(capsys.readouterr().out)
-    assert problem["code"] == "nothing_to_tune"
-    assert problem["job"]
-
-
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
@@ -140,13 +130,6 @@ def test_a_bad_job_is_refused_and_nothing_is_created(client, changes, error):
     with pytest.raises(error):
         client.submit(**{"operator": GEMM, "target": "cpu", "trials": 8} | changes)
     assert client.jobs().model_dump() == before
-
-
-def test_a_bad_model_is_rejected_with_its_reason(client, tmp_path):
-    path = tmp_path / "m.onnx"
-    path.write_bytes(b"nothing that anybody could import")
-    with pytest.raises(NotAModel):
-        client.wait_model(client.upload_model(path).id)
 
 
 def test_the_faster_of_two_convolutions_is_in_the_model(

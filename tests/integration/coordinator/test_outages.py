@@ -22,6 +22,8 @@ from tunesmith.signing import Signer
 pytestmark = pytest.mark.servers
 JOB = {"operator": "gemm:64x64x64:float32", "cost_model": "none"}
 WITHIN = 60.0
+AT_ONCE = 6
+"""Requests, each of which waits for the database for a while."""
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -53,15 +55,17 @@ def requests(client: httpx2.Client) -> dict[str, httpx2.Response]:
         "POST /v1/workers": {"json": {"name": "w", "public_key": Signer.fresh().public_key}},
         "POST /v1/workloads/{workload}/revoke": {"json": {"target": "cpu"}},
     }
-    found = {}
+    calls: dict[str, tuple[str, str, dict[str, Any]]] = {}
     for path, item in client.get("/openapi.json").json()["paths"].items():
         for method, route in item.items():
             name = f"{method.upper()} {path}"
             given = bodies.get(name, {"json": {}} if method in ("post", "patch") else {})
             places = {each["name"]: each["schema"] for each in route.get("parameters", ()) if each["in"] == "path"}
             filled = {place: 1 if schema.get("type") == "integer" else place for place, schema in places.items()}
-            found[name] = client.request(method.upper(), path.format(**filled), **given)
-    return found
+            calls[name] = (method.upper(), path.format(**filled), given)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        found = {name: threads.submit(client.request, *call[:2], **call[2]) for name, call in calls.items()}
+        return {name: response.result(WITHIN) for name, response in found.items()}
 
 
 def dispatched(client: httpx2.Client) -> int:
