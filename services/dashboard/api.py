@@ -161,6 +161,48 @@ class Api:
         """Submit a job."""
         return self._with(lambda c: c.submit(**values).model_dump(mode="json"))
 
+    def workloads(self, find: str | None, limit: int, cursor: str | None) -> Json:
+        """Workloads with records."""
+        return self._with(lambda c: c.workloads(text=find, limit=limit, cursor=cursor).model_dump(mode="json"))
+
+    def workload(self, workload: str) -> Json:
+        """One workload: its records by target, and the best schedules."""
+        return self._with(lambda c: c.workload(workload).model_dump(mode="json"))
+
+    def fastest(self, workload: str, limit: int) -> list[Json]:
+        """The fastest records of a workload."""
+
+        def work(client: Client) -> list[Json]:
+            page = client.records(sort="latency", limit=limit, workload=workload)
+            return [each.model_dump(mode="json") for each in page.items]
+
+        return self._with(work)
+
+    def cost_models(self, limit: int, cursor: str | None) -> Json:
+        """Cost models, newest first."""
+        return self._with(lambda c: c.cost_models(limit=limit, cursor=cursor).model_dump(mode="json"))
+
+    def workers(self) -> list[Json]:
+        """Every process that holds work or a device."""
+        return self._with(lambda c: c.workers())
+
+    def queues(self) -> list[Json]:
+        """Every queue."""
+        return self._with(lambda c: c.queues())
+
+    def api_keys(self) -> list[Json]:
+        """Every key, without its secret; for operators."""
+
+        def work(client: Client) -> list[Json]:
+            found = client.keys()
+            return [key.model_dump(mode="json") for key in found]
+
+        return self._with(work)
+
+    def audit(self, owner: str | None, limit: int, cursor: str | None) -> Json:
+        """Who did what, newest first; for operators."""
+        return self._with(lambda c: c.audit(owner, limit, cursor).model_dump(mode="json"))
+
     def act(self, job_id: str, action: str) -> None:
         """Cancel, pause or resume."""
         self._with(lambda c: {"cancel": c.cancel, "pause": c.pause, "resume": c.resume}[action](job_id))

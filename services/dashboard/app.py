@@ -11,9 +11,11 @@ from nicegui import app as toolkit
 from nicegui import core, ui
 from nicegui.client import templates
 
-from services.dashboard import compare, downloads, job, login, overview, submit, trial, trials
+from services.dashboard import compare, downloads, job, listing, login, overview, submit, trial, trials, workload
 from services.dashboard.api import Clients
 from services.dashboard.context import Context
+from services.dashboard.listing import Listing
+from services.dashboard.listings import LISTINGS
 from services.dashboard.policy import PagePolicy, use_nonces
 from services.dashboard.sessions import Sessions
 from services.rates import Rate
@@ -77,6 +79,13 @@ def _pages(context: Context, clients: Clients) -> None:
     def trial_page(job_id: str, trial_id: int) -> None:
         trial.build(context, job_id, trial_id)
 
+    for each in LISTINGS:
+        _listing(context, each)
+
+    @ui.page("/records/{key}")
+    def workload_page(key: str) -> None:
+        workload.build(context, key)
+
     @ui.page("/submit")
     def submit_page(like: str = "") -> None:
         submit.build(context, like)
@@ -101,3 +110,9 @@ def _pages(context: Context, clients: Clients) -> None:
     @toolkit.get("/jobs/{job_id}/best/{form}")
     def best(job_id: str, form: str) -> Response:
         return downloads.best(context.visitor().api, job_id, form)
+
+
+def _listing(context: Context, shown: Listing) -> None:
+    @ui.page(shown.path)
+    def listing_page(find: str = "") -> None:
+        listing.build(context, shown, find)

@@ -22,6 +22,16 @@ COLOURS = {
 }
 
 
+PAGES = {
+    "Jobs": "/",
+    "Records": "/records",
+    "Cost models": "/costmodels",
+    "Devices": "/devices",
+    "Workers": "/workers",
+    "Keys": "/keys",
+    "Audit": "/audit",
+}
+"""Where the head bar leads, by name."""
 TOGGLE = "() => { Quasar.Dark.toggle(); localStorage.setItem('tunesmith-dark', Quasar.Dark.isActive); }"
 RESTORE = "const kept = localStorage.getItem('tunesmith-dark'); if (kept !== null) Quasar.Dark.set(kept === 'true');"
 
@@ -41,6 +51,9 @@ def frame(title: str, *, logged_in: bool, on_logout: Callable[[], None] | None =
     with ui.header().classes("ts-top items-center justify-between px-6 py-2"):
         ui.html('<a class="ts-brand" href="/">Tunesmith</a>', sanitize=False)
         with ui.row().classes("items-center gap-1"):
+            with ui.element("nav").props("aria-label='Pages'").classes("ts-nav"):
+                for name, path in PAGES.items():
+                    ui.link(name, path).classes("ts-link px-2").style("font-size:.86rem")
             ui.link("API", "/docs").classes("ts-link px-2").style("font-size:.86rem")
             button = ui.button(icon="dark_mode").props("flat round dense aria-label='Switch between light and dark'")
             button.on("click", js_handler=TOGGLE)

@@ -14,7 +14,7 @@ from typing import Any
 import dashboard_rows
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser_pages import ARGS, WAIT, Watched, card, get_json, row, write_program
+from browser_pages import ARGS, CURVES, WAIT, Watched, card, curve, get_json, row, shape, write_program
 from coordinator_process import coordinator
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -28,19 +28,6 @@ pytestmark = pytest.mark.browser
 LOG_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "json-log.md"
 KEY = "a-key-for-the-dashboard-tests"
 WEEK = str(7 * 86400)
-
-CURVE = """() => {
-  const element = document.querySelector('.nicegui-echart');
-  const chart = element && getElement(element.id.slice(1))?.chart;
-  const lines = chart?.getOption()?.series;
-  return lines ? {solid: lines[0].data, dotted: lines[1].data, untuned: lines[0].markLine.data,
-                  axis: chart.getOption().xAxis[0].name} : null;
-}"""
-CURVES = """{
-  const element = document.querySelector('.nicegui-echart');
-  const lines = element && getElement(element.id.slice(1))?.chart?.getOption()?.series;
-  return lines && lines.length == 2 ? lines.map(({name, data}) => ({name, data})) : null;
-}"""
 
 
 @pytest.fixture(scope="module")
@@ -97,18 +84,6 @@ def guest(browser: Browser, locked: str) -> Iterator[Watched]:
     yield watched
     watched.context.close()
     assert watched.complaints == []
-
-
-def shape(value: Any) -> Any:
-    """Names of members, through every level of objects but the target, which differs by kind."""
-    return {k: shape(v) for k, v in value.items() if k != "target"} if isinstance(value, dict) else None
-
-
-def curve(page: Page, axis: str) -> dict[str, Any]:
-    shown = f"c && c.axis === '{axis}' && c.solid.length > 0"
-    page.wait_for_function(f"() => {{ const c = ({CURVE})(); return {shown}; }}")
-    drawn: dict[str, Any] = page.evaluate(CURVE)
-    return drawn
 
 
 def test_overview_lists_jobs_and_devices(page: Page, server: str) -> None:
@@ -256,6 +231,25 @@ def test_jobs_are_found_and_compared(page: Page, server: str) -> None:
     ]
 
 
+def test_records_fleet_and_keys_have_pages(page: Page, server: str) -> None:
+    page.goto(server)
+    for name, cell in (("Devices", "board-7/cpu"), ("Workers", "workstation/cpu"), ("Records", "fused_softmax")):
+        page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
+        expect(row(page, cell).first).to_be_visible()
+    page.get_by_label("Operator or name").fill("softm")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.reload()
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_role("link", name="fused_softmax").click()
+    best = get_json(f"{server}/v1/records?workload=fused_softmax&sort=latency&limit=1")["items"][0]
+    expect(card(page, "Fastest records").locator("tbody tr").first).to_contain_text(fmt.latency(best["latency"]))
+    for name, said in (("Cost models", "No cost model was trained yet."), ("Keys", "No key was made.")):
+        page.get_by_role("navigation").get_by_role("link", name=name, exact=True).click()
+        expect(page.get_by_text(said)).to_be_visible()
+    page.get_by_role("navigation").get_by_role("link", name="Audit", exact=True).click()
+    expect(page.get_by_role("heading", name="Audit")).to_be_visible()
+
+
 def test_a_failed_job_shows_its_problem(page: Page, server: str) -> None:
     page.goto(f"{server}/jobs/broken")
     expect(page.get_by_text("none of the model's 2 tasks has a decision to take (nothing_to_tune)")).to_be_visible()
@@ -305,7 +299,7 @@ def test_pages_fit_a_telephone_and_the_dark(browser: Browser, server: str) -> No
     watched = Watched(browser, server, color_scheme="dark")
     page = watched.page
     page.set_viewport_size({"width": 390, "height": 844})
-    for path in ("/", "/jobs/done", "/jobs/done/trials", "/submit", "/compare?jobs=done,running"):
+    for path in ("/", "/jobs/done", "/jobs/done/trials", "/submit", "/compare?jobs=done,running", "/devices"):
         page.goto(server + path)
         expect(page.locator("tbody tr, .ts-drop").first).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
@@ -321,7 +315,7 @@ def test_pages_fit_a_telephone_and_the_dark(browser: Browser, server: str) -> No
 def test_no_serious_barrier(browser: Browser, server: str, colours: Any) -> None:
     watched = Watched(browser, server, color_scheme=colours)
     page, found = watched.page, {}
-    for path in ("/", "/jobs/done", "/jobs/done/trials", "/submit", "/compare?jobs=done,running", "/login"):
+    for path in ("/", "/jobs/done", "/jobs/done/trials", "/submit", "/compare?jobs=done,running", "/login", "/devices"):
         page.goto(server + path)
         expect(page.locator("tbody tr, .ts-drop, .ts-login").first).to_be_visible()
         for violation in Axe().run(page).response["violations"]:

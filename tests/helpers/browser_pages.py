@@ -28,6 +28,19 @@ ARGS = [
 ]
 WAIT = 30_000
 
+CURVE = """() => {
+  const element = document.querySelector('.nicegui-echart');
+  const chart = element && getElement(element.id.slice(1))?.chart;
+  const lines = chart?.getOption()?.series;
+  return lines ? {solid: lines[0].data, dotted: lines[1].data, untuned: lines[0].markLine.data,
+                  axis: chart.getOption().xAxis[0].name} : null;
+}"""
+CURVES = """{
+  const element = document.querySelector('.nicegui-echart');
+  const lines = element && getElement(element.id.slice(1))?.chart?.getOption()?.series;
+  return lines && lines.length == 2 ? lines.map(({name, data}) => ({name, data})) : null;
+}"""
+
 
 class Watched:
     """A browser context that notes what it should never do."""
@@ -77,3 +90,15 @@ def write_program(folder: Path, server: str, trial: int) -> None:
         transition(session, row, WorkState.RUNNING)
         finish(session, row, blob)
     engine.dispose()
+
+
+def shape(value: Any) -> Any:
+    """Names of members, through every level of objects but the target, which differs by kind."""
+    return {k: shape(v) for k, v in value.items() if k != "target"} if isinstance(value, dict) else None
+
+
+def curve(page: Page, axis: str) -> dict[str, Any]:
+    shown = f"c && c.axis === '{axis}' && c.solid.length > 0"
+    page.wait_for_function(f"() => {{ const c = ({CURVE})(); return {shown}; }}")
+    drawn: dict[str, Any] = page.evaluate(CURVE)
+    return drawn

@@ -352,6 +352,14 @@ class Client(Dataset, CostModels, Trials):
         """Every known device."""
         return [DeviceBody.read(item) for item in self._all("/v1/devices")]
 
+    def workers(self) -> list[dict[str, Any]]:
+        """Every process that holds work or a device."""
+        return list(self._all("/v1/workers"))
+
+    def queues(self) -> list[dict[str, Any]]:
+        """Every queue: messages, and rows that wait for or are in work."""
+        return list(self._all("/v1/queues"))
+
     def targets(self) -> list[dict[str, Any]]:
         """Targets that something was tuned for."""
         return list(self._all("/v1/targets"))

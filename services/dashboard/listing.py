@@ -1,0 +1,115 @@
+"""A page with one table that the server pages: what the dataset, the fleet and the keys have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from nicegui import ui
+
+from services.dashboard.api import Api, Json
+from services.dashboard.context import Context, keep_fresh
+from services.dashboard.parts import Banner, empty
+from services.dashboard.theme import frame
+from tunesmith.errors import TunesmithError
+
+PAGE = 50
+LINK = """<q-td :props="props"><a v-if="props.row.link" :href="props.row.link">{{ props.value }}</a>
+  <span v-else>{{ props.value }}</span></q-td>"""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Part of a list: a text for each column by its name, and ``link``, where the first one leads."""
+
+    items: list[Json]
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A page.
+
+    Attributes:
+        columns: names and heads of the columns, the first one first; ``>`` before a head puts texts on the right.
+        fetch: a part of the list, by what is looked for and a cursor.
+        finds: what the field says that narrows the list; empty for lists that are not narrowed.
+        nothing: what is said of an empty list.
+    """
+
+    path: str
+    title: str
+    columns: tuple[tuple[str, str], ...]
+    fetch: Callable[[Api, str | None, str | None], Rows]
+    nothing: str
+    finds: str = ""
+
+    def heads(self) -> list[dict[str, Any]]:
+        """The columns as the table takes them."""
+        return [
+            {
+                "name": name,
+                "label": head.removeprefix(">"),
+                "field": name,
+                "align": "right" if head.startswith(">") else "left",
+            }
+            for name, head in self.columns
+        ]
+
+
+def build(context: Context, listing: Listing, find: str) -> None:
+    """Fill the page."""
+    visitor = context.visitor()
+    cursors: list[str | None] = [None]
+    last = Rows([])
+    with frame(listing.title, logged_in=visitor.logged_in, on_logout=visitor.logout):
+        banner = Banner()
+        with ui.element("section").classes("ts-card"):
+            ui.label(listing.title).classes("ts-title").props("role=heading aria-level=1")
+            field = ui.input(listing.finds or "Find", value=find).props("dense outlined clearable debounce=300")
+            field.set_visibility(bool(listing.finds))
+            nothing = empty("inbox", "Nothing here", listing.nothing)
+            table = ui.table(columns=listing.heads(), rows=[], row_key="key", pagination={"rowsPerPage": 0})
+            table.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells")
+            table.add_slot(f"body-cell-{listing.columns[0][0]}", LINK)
+            with ui.row():
+                back = ui.button("Back", icon="chevron_left").props("flat no-caps dense")
+                more = ui.button("More", icon="chevron_right").props("flat no-caps dense")
+
+    async def refresh() -> float:
+        nonlocal last
+        last = await visitor.call(lambda api: listing.fetch(api, field.value or None, cursors[-1]))
+        rows = [{"key": number, **item} for number, item in enumerate(last.items)]
+        if rows != table.rows:
+            table.rows = rows
+            table.update()
+        nothing.set_visibility(not rows)
+        table.set_visibility(bool(rows))
+        back.set_visibility(len(cursors) > 1)
+        more.set_visibility(last.next_cursor is not None)
+        return 5.0
+
+    async def at_once() -> None:
+        try:
+            await refresh()
+        except TunesmithError as error:
+            banner.problem(error)
+
+    async def narrowed() -> None:
+        cursors[:] = [None]
+        ui.navigate.history.replace(f"{listing.path}?{urlencode({'find': field.value or ''})}")
+        await at_once()
+
+    async def turned(forward: bool) -> None:
+        if forward and last.next_cursor is not None:
+            cursors.append(last.next_cursor)
+        elif not forward and len(cursors) > 1:
+            cursors.pop()
+        await at_once()
+
+    keep_fresh(refresh, banner, listing.path)
+    field.on_value_change(narrowed)
+    back.on_click(lambda: turned(False))
+    more.on_click(lambda: turned(True))

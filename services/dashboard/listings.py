@@ -1,0 +1,212 @@
+"""The pages that are one table each: records, cost models, devices, workers and queues, keys, audit."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from services.dashboard import format as fmt
+from services.dashboard.api import Api, Json
+from services.dashboard.listing import PAGE, Listing, Rows
+from services.dashboard.parts import words
+
+
+def _text(value: Any) -> str:
+    return fmt.NOTHING if value in (None, "") else str(value)
+
+
+def _ago(stamp: str | None) -> str:
+    return fmt.ago(stamp, dt.datetime.now(dt.timezone.utc))
+
+
+def _workloads(api: Api, find: str | None, cursor: str | None) -> Rows:
+    page = api.workloads(find, PAGE, cursor)
+    return Rows([workload_row(each) for each in page["items"]], page["next_cursor"])
+
+
+def workload_row(workload: Json) -> Json:
+    """A line of the list of workloads."""
+    return {
+        "name": workload["name"],
+        "link": f"/records/{workload['hash']}",
+        "family": workload["family"],
+        "flops": f"{workload['flops']:.3g}",
+        "shape": " ".join(f"{arg['dtype']}{list(arg['shape'])}" for arg in workload["args"]),
+        "records": fmt.count(workload["records"]),
+        "failures": fmt.count(workload["failures"]),
+    }
+
+
+def _models(api: Api, find: str | None, cursor: str | None) -> Rows:
+    page = api.cost_models(PAGE, cursor)
+    return Rows([cost_model_row(each) for each in page["items"]], page["next_cursor"])
+
+
+def cost_model_row(model: Json) -> Json:
+    """A line of the list of cost models."""
+    metrics = {name: value for name, value in (model["metrics"] or {}).items() if isinstance(value, (int, float))}
+    return {
+        "id": model["id"],
+        "link": f"/jobs/{model['job_id']}" if model["job_id"] else "",
+        "kind": model["kind"],
+        "of": model["job_id"] or model["target"][:12],
+        "number": str(model["number"]),
+        "state": words(model["state"]),
+        "trained_on": fmt.count(model["trained_on"]),
+        "metrics": ", ".join(f"{words(name).lower()} {value:.3g}" for name, value in metrics.items()) or fmt.NOTHING,
+    }
+
+
+def _devices(api: Api, find: str | None, cursor: str | None) -> Rows:
+    return Rows([device_row(each) for each in api.devices()])
+
+
+def device_row(device: Json) -> Json:
+    """A line of the list of devices."""
+    found = device["calibration"] or {}
+    state = "measuring" if device["busy"] else "idle"
+    return {
+        "name": device["name"] + (" (simulated)" if device["simulated"] else ""),
+        "state": state if device["alive"] else f"gone, seen {_ago(device['seen_at'])}",
+        "health": ": ".join(part for part in (words(device["health"]), device["reason"]) if part),
+        "classes": ", ".join(device["device_classes"]),
+        "cores": str(device["cores"]),
+        "peak": fmt.rate(found.get("peak_flops")),
+        "noise": fmt.noise(found["noise_floor"]) if "noise_floor" in found else fmt.NOTHING,
+        "drift": fmt.significant(found["drift"]) if found.get("drift") else fmt.NOTHING,
+    }
+
+
+def _workers(api: Api, find: str | None, cursor: str | None) -> Rows:
+    lines = [
+        {
+            "name": each["name"],
+            "what": ", ".join(each["roles"]),
+            "state": "alive" if each["alive"] else "silent",
+            "load": fmt.count(each["holds"]),
+            "seen": _ago(each["seen_at"]),
+        }
+        for each in api.workers()
+    ]
+    queues = [
+        {
+            "name": each["name"],
+            "what": "queue",
+            "state": f"{_text(each['messages'])} messages",
+            "load": f"{each['waiting']} wait, {each['running']} in work",
+            "seen": fmt.NOTHING,
+        }
+        for each in api.queues()
+    ]
+    return Rows([*lines, *queues])
+
+
+def _keys(api: Api, find: str | None, cursor: str | None) -> Rows:
+    return Rows(
+        [
+            {
+                "id": each["id"],
+                "owner": each["owner"],
+                "scopes": ", ".join(each["scopes"]),
+                "state": "revoked" if each["revoked"] else "valid",
+                "made": each["created_at"],
+            }
+            for each in api.api_keys()
+        ]
+    )
+
+
+def _audit(api: Api, find: str | None, cursor: str | None) -> Rows:
+    page = api.audit(find, PAGE, cursor)
+    lines = [
+        {
+            "when": each["created_at"],
+            "owner": _text(each["owner"]),
+            "action": each["action"],
+            "target": each["target"],
+            "status": str(each["status"]),
+            "address": each["address"],
+        }
+        for each in page["items"]
+    ]
+    return Rows(lines, page["next_cursor"])
+
+
+LISTINGS = (
+    Listing(
+        "/records",
+        "Records",
+        (
+            ("name", "Workload"),
+            ("family", "Operator"),
+            ("shape", "Arguments"),
+            ("flops", ">FLOPs"),
+            ("records", ">Records"),
+            ("failures", ">Failures"),
+        ),
+        _workloads,
+        "No workload was measured, or none has this in its name.",
+        "Operator or name",
+    ),
+    Listing(
+        "/costmodels",
+        "Cost models",
+        (
+            ("id", "Cost model"),
+            ("kind", "Kind"),
+            ("of", "Job or target"),
+            ("number", ">Version"),
+            ("state", "State"),
+            ("trained_on", ">Trained on"),
+            ("metrics", "Metrics"),
+        ),
+        _models,
+        "No cost model was trained yet.",
+    ),
+    Listing(
+        "/devices",
+        "Devices",
+        (
+            ("name", "Device"),
+            ("state", "State"),
+            ("health", "Health"),
+            ("classes", "Device classes"),
+            ("cores", ">Cores"),
+            ("peak", ">Peak"),
+            ("noise", ">Noise"),
+            ("drift", ">Times its first latency"),
+        ),
+        _devices,
+        "Jobs wait until a measure worker registers a device.",
+    ),
+    Listing(
+        "/workers",
+        "Workers and queues",
+        (("name", "Name"), ("what", "Does"), ("state", "State"), ("load", ">Work"), ("seen", ">Heard of")),
+        _workers,
+        "No worker has reported yet.",
+    ),
+    Listing(
+        "/keys",
+        "Keys",
+        (("id", "Key"), ("owner", "Owner"), ("scopes", "Scopes"), ("state", "State"), ("made", ">Made")),
+        _keys,
+        "No key was made.",
+    ),
+    Listing(
+        "/audit",
+        "Audit",
+        (
+            ("when", "Time"),
+            ("owner", "Owner"),
+            ("action", "Action"),
+            ("target", "What"),
+            ("status", ">Answer"),
+            ("address", ">Address"),
+        ),
+        _audit,
+        "Nothing was done yet, or nothing by this owner.",
+        "Owner",
+    ),
+)
+"""Every such page."""
