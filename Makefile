@@ -8,6 +8,8 @@ TORCH := torch==2.13.0
 # Threads of several processes that wait for each other on the same cores make tests several times slower.
 BY_FILE := --dist loadfile --no-loadscope-reorder
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+# Hundreds of processes that tests start would compile the same modules each.
+KEEP_COMPILED := PYTHONDONTWRITEBYTECODE=
 
 # make tune: MODEL=file.onnx|file.pt2|gemm:1024x1024x1024:float32  TRIALS=n  TARGET=cpu  OUT=dir  TIME=seconds
 MODEL ?=
@@ -77,9 +79,9 @@ lint: $(VENV)/.test
 test: venv $(VENV)/.test
 	$(PY) -m tools.browser
 	@$(MAKE) --no-print-directory lint
-	@status=0; $(ONE_THREAD) $(PY) -m pytest --phase parallel --numprocesses logical --maxprocesses 8 $(BY_FILE) || status=1; \
-	  $(ONE_THREAD) $(PY) -m pytest --phase servers --numprocesses 3 $(BY_FILE) || status=1; \
-	  $(PY) -m pytest --phase alone || status=1; exit $$status
+	@status=0; $(KEEP_COMPILED) $(ONE_THREAD) $(PY) -m pytest --phase parallel --numprocesses logical --maxprocesses 8 $(BY_FILE) || status=1; \
+	  $(KEEP_COMPILED) $(ONE_THREAD) $(PY) -m pytest --phase servers --numprocesses 3 $(BY_FILE) || status=1; \
+	  $(KEEP_COMPILED) $(PY) -m pytest --phase alone || status=1; exit $$status
 
 clean:
 	rm -rf $(VENV) build dist

@@ -53,11 +53,16 @@ def pytest_configure(config: pytest.Config) -> None:
     share_statements()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by their folders, and run what takes longest first: of end-to-end tests, the longest files.
 
-    A few workers take the files one by one, and one that takes two minutes must not be the last.
+    A few workers take the files one by one, and one that takes two minutes must not be the last. What is for the
+    thorough mode alone is left out of others.
     """
+    if not THOROUGH:
+        left = {item for item in items if item.get_closest_marker("thorough")}
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
     folders = {path: path.relative_to(TESTS).parts[0] for path in {item.path for item in items}}
     sizes = {path: path.stat().st_size for path in folders}
     for item in items:

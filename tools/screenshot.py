@@ -1,65 +1,94 @@
-"""Take ``docs/images/dashboard.png``: ``python -m tools.screenshot [OUT]``. Needs the test extras and a Chromium.
+"""Take the dashboard's pictures in ``docs/images``: ``python -m tools.screenshot``. Needs the test extras and Chromium.
 
-A coordinator with the dashboard runs on a database that the dashboard's tests use too; its scheduling loop does not.
+A coordinator with the dashboard runs on a database that the dashboard's tests use too.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
-import threading
+from dataclasses import asdict
 from pathlib import Path
 
-import uvicorn
-from playwright.sync_api import sync_playwright
+import numpy as np
+from playwright.sync_api import Page, sync_playwright
 
-from services.coordinator.app import create_app
-from services.coordinator.settings import Settings
-from services.dashboard import mount
 from tools.browser import REMEDY, find
+from tunesmith.operators import parse_operator
+from workers.tvm_backend.build.local_model import local_target
+from workers.tvm_backend.design_space import space
+from workers.tvm_backend.design_space.program_text import program_text
+from workers.tvm_backend.frontends import import_model
+from workers.tvm_backend.passes import pipeline
+from workers.tvm_backend.passes.extract_tasks import extract_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
-OUT = ROOT / "docs" / "images" / "dashboard.png"
+IMAGES = ROOT / "docs" / "images"
 ARGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 SIZE = {"width": 1180, "height": 1000}
+WAIT = 30_000
+WEEK = str(7 * 86400)
+OPERATOR = "gemm:128x128x128:float32"
 
 
-def serve(folder: Path, port: int) -> uvicorn.Server:
-    """A server for the app, not started yet."""
-    sys.path.insert(0, str(ROOT / "tests" / "helpers"))
-    import dashboard_rows
+def program() -> dict[str, str]:
+    """A program to show: any candidate of a product."""
+    target = local_target("cpu")
+    module = pipeline.prepare(import_model.operator_module(parse_operator(OPERATOR))).module
+    (task,) = extract_tasks(module)
+    bodies = space.generate(task.module, target)
+    traces = space.TraceSpace(task.module, target, bodies)
+    resolved, valid = traces.resolve(traces.space.sample(np.random.default_rng(0), 64))
+    candidate = traces.space.candidates(resolved.take(valid))[0]
+    body = next(body for body in bodies if body.hash == candidate.sketch)
+    return asdict(program_text(task.module, target, body, candidate.decisions))
 
-    dashboard_rows.fill(folder)
-    settings = Settings(data_dir=folder, port=port, device_timeout=365 * 86400.0)
-    app = create_app(settings, run_loop=False)
-    mount(app, base_url=f"http://127.0.0.1:{port}")
-    return uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
+
+def take(page: Page, url: str, folder: Path) -> None:
+    """Write the pictures."""
+    from browser_pages import write_program
+
+    page.goto(f"{url}/jobs/running")
+    page.get_by_text("fused_matmul_add", exact=True).wait_for(timeout=WAIT)
+    page.locator(".nicegui-echart canvas").wait_for(timeout=WAIT)
+    shoot(page, "dashboard")
+    page.get_by_role("link", name="fused_matmul_add", exact=True).click()
+    page.wait_for_url("**/trials?*")
+    first = page.locator("tbody tr a").first
+    first.wait_for(timeout=WAIT)
+    shoot(page, "trials")
+    write_program(folder, url, int(first.inner_text()), "running", json.dumps(program()))
+    first.click()
+    page.get_by_label("Program in TVMScript").get_by_text("def main").wait_for(timeout=WAIT)
+    shoot(page, "trial")
+
+
+def shoot(page: Page, name: str) -> None:
+    """Write the picture of what is shown."""
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    path = IMAGES / f"{name}.png"
+    page.screenshot(path=path, full_page=False)
+    print(f"{path.relative_to(ROOT)}: {path.stat().st_size} bytes")
 
 
 def main() -> int:
-    """Write the picture."""
-    path, out, port = find(), Path(sys.argv[1]) if len(sys.argv) > 1 else OUT, 8791
+    """Write every picture."""
+    path = find()
     if path is None:
         print(REMEDY, file=sys.stderr)
         return 1
-    with tempfile.TemporaryDirectory() as folder:
-        server = serve(Path(folder), port)
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        try:
-            with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=path, args=ARGS)
-                page = browser.new_page(viewport=SIZE)
-                page.goto(f"http://127.0.0.1:{port}/jobs/running")
-                page.get_by_text("fused_matmul_add", exact=True).wait_for(timeout=30_000)
-                page.locator(".nicegui-echart canvas").wait_for(timeout=30_000)
-                page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
-                page.screenshot(path=out, full_page=False)
-                browser.close()
-        finally:
-            server.should_exit = True
-            thread.join()
-    print(f"{out}: {out.stat().st_size} bytes")
+    sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+    import dashboard_rows
+    from coordinator_process import coordinator
+
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        folder = Path(name)
+        dashboard_rows.fill(folder)
+        browser = playwright.chromium.launch(executable_path=path, args=ARGS)
+        with coordinator(folder, device_timeout=WEEK) as url:
+            take(browser.new_page(viewport=SIZE), url, folder)
+        browser.close()
     return 0
 
 

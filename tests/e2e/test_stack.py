@@ -15,17 +15,20 @@ from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
+import browser_job
 import effort
 import httpx2
 import numpy as np
 import onnx
 import pytest
+from browser_pages import visitor
 from onnx import TensorProto, helper
 from simulated_device import simulated_device
 from small_nets import Net, by_onnxruntime
 from stack_probe import check_records, children, nothing_left, processes, wait_for
 
 from benchmarks.harness import jobs
+from benchmarks.operators.onnx_models import write_operator
 from benchmarks.tuners import plan, service
 from services.embedded.lock import holder
 from tunesmith.cli.main import run_command_line
@@ -70,11 +73,23 @@ def end_of(client, job_id):
     return done
 
 
-def test_ready_with_a_device_and_a_dashboard(stack, client):
+def test_ready_with_a_device(stack, client):
     assert client.ready()
     assert [device.alive for device in client.devices()] == [True]
-    assert httpx2.get(stack.url + "/", follow_redirects=True).status_code == 200
     assert "openapi" in httpx2.get(stack.url + "/openapi.json").json()
+
+
+@pytest.mark.browser
+def test_a_job_is_led_in_the_browser_from_its_model_to_its_library(stack, client, tmp_path):
+    model, log = write_operator("gemm:80x80x80:float32", tmp_path / "by-hand.onnx"), tmp_path / "best.jsonl"
+    with visitor(stack.url) as page:
+        job = browser_job.submit(page, stack.url, model, trials=24)
+        browser_job.steer(page)
+        assert "T.prim_func" in browser_job.open_fastest(page)
+        browser_job.download(page, stack.url, job, log)
+    assert client.job(job).progress.trials == 24
+    assert run_command_line(["compile", str(model), "--log", str(log), "-o", str(tmp_path / "model.so")]) == 0
+    assert (tmp_path / "model.so").stat().st_size > 1000
 
 
 def test_a_second_stack_on_the_same_data_is_refused(stack, stack_env):

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import dashboard_rows
-from playwright.sync_api import Browser, BrowserContext, Locator, Page
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
 
 from db.blobs import BlobStore
 from db.engine import create_engine, session_factory
 from db.queries import listings
 from db.transactions.listings import finish
 from db.transactions.transitions import transition
+from tools.browser import REMEDY, find
 from tunesmith.states import WorkState
 
 ARGS = [
@@ -65,6 +68,19 @@ class Watched:
             self.complaints.append(f"off-host: {url}")
 
 
+@contextmanager
+def visitor(url: str) -> Iterator[Page]:
+    """A page of a browser of its own, which must not complain."""
+    path = find()
+    assert path is not None, REMEDY
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGS)
+        watched = Watched(browser, url)
+        yield watched.page
+        browser.close()
+    assert watched.complaints == []
+
+
 def row(page: Page, text: str) -> Any:
     return page.locator("tbody tr").filter(has_text=text)
 
@@ -78,13 +94,15 @@ def get_json(url: str) -> Any:
         return json.load(answer)
 
 
-def write_program(folder: Path, server: str, trial: int) -> None:
+def write_program(
+    folder: Path, server: str, trial: int, job: str = "done", text: str = json.dumps(dashboard_rows.PROGRAM)
+) -> None:
     """What a worker does that is asked for a program."""
     urllib.request.urlopen(
-        urllib.request.Request(f"{server}/v1/jobs/done/trials/{trial}/program", method="POST"), timeout=20
+        urllib.request.Request(f"{server}/v1/jobs/{job}/trials/{trial}/program", method="POST"), timeout=20
     ).close()
     engine = create_engine(f"sqlite:///{folder / 'tunesmith.db'}")
-    blob = BlobStore(folder / "blobs").put_bytes(json.dumps(dashboard_rows.PROGRAM).encode())
+    blob = BlobStore(folder / "blobs").put_bytes(text.encode())
     with session_factory(engine).begin() as session:
         row = listings.of_record(session, trial)
         transition(session, row, WorkState.RUNNING)

@@ -36,6 +36,7 @@ def model(tmp_path):
     return path
 
 
+@pytest.mark.thorough
 def test_every_allocator_has_a_job_and_its_model_is_timed(monkeypatch, model, tmp_path):
     asked = []
 

@@ -75,6 +75,7 @@ def model(tmp_path):
     return path
 
 
+@pytest.mark.thorough
 def test_a_model_side_by_side(capsys, monkeypatch, model, tmp_path):
     limits = Limits(1, Rates((1e11,)), {}, {1 << 20: Rates((1e11,))})
     monkeypatch.setattr(machine, "measure", lambda threads: limits)
@@ -112,6 +113,7 @@ def test_a_model_side_by_side(capsys, monkeypatch, model, tmp_path):
     assert (tmp_path / "models.svg").stat().st_size > 0
 
 
+@pytest.mark.thorough
 def test_rounds_that_metaschedule_has_not_looked_at_count(model, tmp_path):
     target, database = local_target("cpu:1"), tmp_path / "database"
     database.mkdir()
@@ -157,6 +159,7 @@ def test_a_runtime_does_not_read_every_kind_of_file(model, tmp_path, monkeypatch
     assert entry.result.failure == "onnxruntime does not read .pt2 files"
 
 
+@pytest.mark.thorough
 def test_each_tuners_schedules_meet_the_module_that_they_were_found_for(tmp_path, monkeypatch):
     blocked, compiled = Preparation(blocked=True), []
 

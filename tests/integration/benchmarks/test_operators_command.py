@@ -145,6 +145,7 @@ def held(tmp_path_factory, recorded):
         return comparison.run(Case(CONVOLUTION, 1, record_missing=True), plan, folder, print), budgets
 
 
+@pytest.mark.thorough
 def test_a_recorded_winner_is_built_and_timed_beside_the_others(held):
     outcome, _ = held
     timed = [entry for entry in outcome.entries if not entry.result.failure]
@@ -164,6 +165,7 @@ def test_a_recorded_winner_is_built_and_timed_beside_the_others(held):
     assert outcome.versions == {"apache-tvm": "0"}
 
 
+@pytest.mark.thorough
 def test_kernels_are_timed_one_by_one_and_the_operator_is_told_from_the_rest(held):
     outcome, _ = held
     plain, *blocked = (outcome.entry(name, 0).kernels for name in ("metaschedule-16", "tunesmith", "tunesmith-10"))
@@ -174,11 +176,13 @@ def test_kernels_are_timed_one_by_one_and_the_operator_is_told_from_the_rest(hel
         assert each.total > each.main  # conversions of layouts
 
 
+@pytest.mark.thorough
 def test_tunesmith_has_the_time_of_the_sooner_recording_or_the_default(held):
     _, budgets = held
     assert budgets == [32.0 - comparison.MARGIN, 5.0]
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_missing_is_made_where_it_is_wanted_and_failures_are_told(tmp_path, held):
     outcome, _ = held
     failures = {entry.runtime: entry.result.failure for entry in outcome.entries if entry.seed == 1}
@@ -189,6 +193,7 @@ def test_a_run_that_is_missing_is_made_where_it_is_wanted_and_failures_are_told(
     assert unwanted.entries == []
 
 
+@pytest.mark.thorough
 def test_a_recording_of_another_program_is_not_used(held):
     outcome, _ = held
     (entry,) = (entry for entry in outcome.entries if (entry.runtime, entry.seed) == ("metaschedule-64", 0))
@@ -245,6 +250,7 @@ def test_only_a_run_that_came_to_its_end_with_a_schedule_is_kept(tmp_path, monke
 # The command
 
 
+@pytest.mark.thorough
 def test_operators_side_by_side(capsys, monkeypatch, tmp_path):
     limits = Limits(1, Rates((1e11,)), {}, {1 << 20: Rates((1e11,))})
     monkeypatch.setattr(machine, "measure", lambda threads: limits)

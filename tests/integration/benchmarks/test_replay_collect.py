@@ -47,6 +47,7 @@ def complete(measurer: LocalMeasurer, tmp_path_factory: pytest.TempPathFactory) 
     return made
 
 
+@pytest.mark.thorough
 def test_a_space_is_measured_completely(complete: Recording) -> None:
     assert complete.facts["complete"]
     assert complete.missing == 0
@@ -56,6 +57,7 @@ def test_a_space_is_measured_completely(complete: Recording) -> None:
     assert 1e-8 < complete.optimum < 0.1
 
 
+@pytest.mark.thorough
 def test_a_complete_recording_is_left_alone(measurer: LocalMeasurer, complete: Recording, tmp_path: Path) -> None:
     path = file_of(SPEC, tmp_path)
     complete.save(path)
@@ -66,6 +68,7 @@ def test_a_complete_recording_is_left_alone(measurer: LocalMeasurer, complete: R
     assert path.read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_a_later_run_goes_on(measurer: LocalMeasurer, complete: Recording, tmp_path: Path) -> None:
     assert collect(measurer, tmp_path, seconds=-1.0) is None
     half = filled(complete, complete.points[:3], [Timing(failure=FailureKind.ABANDONED.value)] * 3)
@@ -79,6 +82,7 @@ def test_a_later_run_goes_on(measurer: LocalMeasurer, complete: Recording, tmp_p
     assert on.facts["complete"]
 
 
+@pytest.mark.thorough
 def test_an_unsteady_chunk_stays_missing(measurer: LocalMeasurer, tmp_path: Path) -> None:
     never = Rules(points=6, pilot=2, unsteady=-1.0, attempts=1, passes=1, pilot_seconds=1e-3)
     made = collect(measurer, tmp_path, rules=never)

@@ -113,6 +113,7 @@ def quick_start(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("quick_start")
+@pytest.mark.thorough
 def test_metaschedule_tunes_until_its_time_is_over_and_its_best_runs(target, tmp_path, monkeypatch):
     monkeypatch.setattr(plan, "PER_ROUND", {"metaschedule-16": 2})
     monkeypatch.setattr(metaschedule, "PER_ROUND", {"metaschedule-16": 2})

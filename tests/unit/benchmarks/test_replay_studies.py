@@ -105,6 +105,7 @@ def test_models_beat_random_ranks(toys: list[Recording]) -> None:
     assert all(len(t.scores) == len(t.recording.points) - 40 for t in trials)
 
 
+@pytest.mark.thorough
 def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a few searchers: each is replayed above."""
     few = searchers.methods(["random", "genetic", "portfolio"])
@@ -122,6 +123,7 @@ def test_the_command_writes_its_tables(tmp_path: Path, monkeypatch: pytest.Monke
     assert {p.name for p in out.iterdir()} == names | {"replay.svg"}
 
 
+@pytest.mark.thorough
 def test_some_searchers_are_studied_alone(tmp_path: Path) -> None:
     synthetic("toy", points=16).save(tmp_path / "toy.npz")
     out = tmp_path / "out"

@@ -316,6 +316,7 @@ def test_the_command_runs_every_tuner_and_writes_the_report(tmp_path, capsys, tu
     assert "metaschedule-64" in page.read_text()
 
 
+@pytest.mark.thorough
 def test_a_broken_tuner_is_told_and_tried_again_on_resume(tmp_path, capsys, tuners):
     tuners.broken = "metaschedule-64"
     status, answer = bench(capsys, tmp_path / "out", "--operator", GEMM)
@@ -328,6 +329,7 @@ def test_a_broken_tuner_is_told_and_tried_again_on_resume(tmp_path, capsys, tune
     assert "broken" not in (tmp_path / "out" / "tuners.md").read_text()
 
 
+@pytest.mark.thorough
 def test_quick_ends_at_its_deadline_with_what_there_is(tmp_path, capsys, tuners, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(plan.time, "monotonic", lambda: now[0])

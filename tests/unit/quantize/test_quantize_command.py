@@ -120,7 +120,7 @@ def test_tune_quantises_first_or_says_what_it_needs(
         tuned.append(request)
         raise JobFailed("enough")
 
-    monkeypatch.setattr(tune, "_run", run)
+    monkeypatch.setattr(tune, "run", run)
     out, samples_ = tmp_path / "out", samples(tmp_path, 2, *SHAPE)
     given = ["tune", str(model), "--calibration", str(samples_), "--server", "http://127.0.0.1:9", "--json"]
     for more, words in (

@@ -86,8 +86,9 @@ def test_every_page_can_be_found() -> None:
     assert pages - linked == set()
 
 
-def test_the_screenshot_is_there_and_light() -> None:
-    assert 10_000 < (DOCS / "images" / "dashboard.png").stat().st_size < 300_000
+def test_the_screenshots_are_there_and_light() -> None:
+    for name in ("dashboard", "trials", "trial"):
+        assert 10_000 < (DOCS / "images" / f"{name}.png").stat().st_size < 300_000
 
 
 @functools.cache

@@ -1,0 +1,53 @@
+"""A job that is led by the browser alone, from its model to its log."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from browser_pages import card
+from playwright.sync_api import Page, expect
+
+LONG = 240_000.0
+"""Milliseconds for what workers have to do, on a machine that is busy with others."""
+
+
+def submit(page: Page, url: str, model: Path, trials: int) -> str:
+    """Submit a model by the form; the job's id, once its page shows it."""
+    page.goto(f"{url}/submit")
+    page.locator("input[type=file]").set_input_files(model)
+    expect(card(page, "What to tune").locator("tbody tr").first).to_be_visible(timeout=LONG)
+    page.get_by_label("Name").fill("by hand")
+    page.get_by_label("Trials").fill(str(trials))
+    page.get_by_role("button", name="Submit", exact=True).click()
+    expect(page.get_by_role("heading", name="by hand")).to_be_visible()
+    return page.url.rsplit("/", 1)[1]
+
+
+def steer(page: Page) -> None:
+    """Pause a job, come back to it, let it go on, and wait for its end."""
+    state = page.locator("main .ts-badge").first
+    page.get_by_role("button", name="Pause").click(timeout=LONG)
+    expect(state).to_have_text("Paused", timeout=LONG)
+    page.reload()
+    page.get_by_role("button", name="Resume").click()
+    expect(state).to_have_text("Succeeded", timeout=LONG)
+    expect(card(page, "Allocation").locator("tbody tr").first).not_to_be_empty()
+
+
+def open_fastest(page: Page) -> str:
+    """From a job's page to the program of its only task's fastest trial; the text."""
+    card(page, "Tasks").locator("tbody a").first.click()
+    expect(page).to_have_url(re.compile("/trials"))
+    page.locator("tbody tr a").first.click()
+    program = page.get_by_label("Program in TVMScript")
+    expect(program).to_contain_text("def main", timeout=LONG)
+    return program.inner_text()
+
+
+def download(page: Page, url: str, job: str, path: Path) -> None:
+    """Save a job's log."""
+    page.goto(f"{url}/jobs/{job}")
+    with page.expect_download() as started:
+        page.get_by_role("link", name="JSON log").click()
+    started.value.save_as(path)
