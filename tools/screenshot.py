@@ -50,7 +50,7 @@ def take(page: Page, url: str, folder: Path) -> None:
     from browser_pages import write_program
 
     page.goto(f"{url}/jobs/running")
-    page.get_by_text("fused_matmul_add", exact=True).wait_for(timeout=WAIT)
+    page.get_by_role("link", name="fused_matmul_add", exact=True).wait_for(timeout=WAIT)
     page.locator(".nicegui-echart canvas").wait_for(timeout=WAIT)
     shoot(page, "dashboard")
     page.get_by_role("link", name="fused_matmul_add", exact=True).click()

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 __version__ = "0.1.0"
 
@@ -16,7 +15,8 @@ _LAZY = {"tune": "tunesmith.sdk.tuning", "TunedModel": "tunesmith.sdk.tuned"}
 """Names that are imported when they are used: most programs that import a part of Tunesmith need none of them."""
 
 
-def __getattr__(name: str) -> Any:
+# Nothing of typing: for `python -m` a folder's own typing.py comes first, until safe_path is there.
+def __getattr__(name):  # type: ignore[no-untyped-def]
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -94,9 +94,9 @@ def unmeasured(job: dict[str, Any]) -> str:
 
 
 def when(stamp: str | None) -> str:
-    """The time of day of an ISO 8601 stamp, in the server's zone."""
+    """Day, time and zone of an ISO 8601 stamp, in the server's zone."""
     parsed = parse(stamp)
-    return NOTHING if parsed is None else parsed.astimezone().strftime("%H:%M:%S")
+    return NOTHING if parsed is None else parsed.astimezone().strftime("%d %b %H:%M:%S %Z")
 
 
 def ago(stamp: str | None, now: dt.datetime) -> str:

@@ -223,8 +223,10 @@ class Figures:
         self._speedup.show(*change(speed))
         self._trials.show(fmt.trials(progress))
         self._elapsed.show(fmt.duration(progress.get("seconds")))
-        self._left.show(fmt.duration(progress.get("eta_seconds")) if job["state"] in ACTIVE else fmt.NOTHING)
-        self._expected.show(expected(forecast) if job["state"] in ACTIVE else fmt.NOTHING)
+        self._left.show(fmt.duration(progress.get("eta_seconds")))
+        self._expected.show(expected(forecast))
+        for figure in (self._left, self._expected):
+            figure.reveal(job["state"] in ACTIVE)
 
 
 class Curve:

@@ -23,7 +23,7 @@ class Figure:
     """A number with its name above it."""
 
     def __init__(self, name: str, *, strong: bool = False) -> None:
-        with ui.element("dl").classes("ts-kpi" + (" strong" if strong else "")).style("margin:0"):
+        with ui.element("dl").classes("ts-kpi" + (" strong" if strong else "")).style("margin:0") as self._box:
             with ui.element("dt"):
                 self._name = ui.label(name)
             with ui.element("dd"):
@@ -34,6 +34,10 @@ class Figure:
         self._value.set_text(text)
         if name is not None:
             self._name.set_text(name)
+
+    def reveal(self, shown: bool) -> None:
+        """Show it, or hide it where there is nothing to be told any more."""
+        self._box.set_visibility(shown)
 
 
 class Banner:

@@ -203,9 +203,7 @@ def test_a_job_is_submitted_by_the_form_and_again(page: Page, server: str, tmp_p
     submit.click()
     expect(page.get_by_text("Importing the model")).to_be_visible()
     for number in (first["id"], page.url.rsplit("/", 1)[1]):
-        urllib.request.urlopen(
-            urllib.request.Request(f"{server}/v1/jobs/{number}/cancel", method="POST"), timeout=20
-        ).close()
+        assert page.request.post(f"{server}/v1/jobs/{number}/cancel").ok
 
 
 def test_jobs_are_found_and_compared(page: Page, server: str) -> None:
@@ -256,6 +254,16 @@ def test_a_failed_job_shows_its_problem(page: Page, server: str) -> None:
     expect(page.get_by_text("No tasks yet")).to_be_visible()
     expect(page.get_by_text("Nothing measured yet")).to_be_visible()
     expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
+
+
+def test_figures_stay_in_their_cards_and_end_with_the_job(page: Page, server: str) -> None:
+    page.goto(f"{server}/jobs/running")
+    expect(page.get_by_text("Expected at the end")).to_be_visible()
+    wide = "[...document.querySelectorAll('.ts-kpi')].filter(card => card.scrollWidth > card.clientWidth).length"
+    assert page.evaluate(wide) == 0
+    page.goto(f"{server}/jobs/done")
+    expect(page.get_by_text("Elapsed")).to_be_visible()
+    expect(page.get_by_text("Time left")).to_be_hidden()
 
 
 def test_invented_figures_are_called_so(page: Page, server: str, folder: Path) -> None:

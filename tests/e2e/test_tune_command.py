@@ -27,6 +27,8 @@ LIGHT = ("--embedded", "--search", "random", "--cost-model", "none")
 """For jobs of which only the processes matter."""
 WAIT = 180.0
 WATCHED = ["starting", "preparing", "tuning", "checking", "stopping", "done"]
+BRIEF = "preparing"
+"""Over before it is drawn, where a worker is quick."""
 SILENCE = 15.0
 """Seconds; the line is drawn four times a second, but a machine that is overloaded may stop everything for a while."""
 
@@ -97,7 +99,8 @@ def test_one_command_tunes_an_operator_without_a_compiler_and_leaves_no_process(
     assert bar_faults(session) == []
     phases = list(dict.fromkeys(row.split()[0] for screen in before for row in screen if BAR & set(row)))
     assert phases[0] == "starting"
-    assert [phase for phase in phases if phase in WATCHED] == WATCHED
+    seen = [phase for phase in phases if phase in WATCHED]
+    assert [phase for phase in WATCHED if phase in seen or phase != BRIEF] == seen
     assert phases[-1] == "done"
     assert session.longest_silence() < SILENCE
     summary = json.loads((out / "summary.json").read_text())
