@@ -10,8 +10,9 @@ from sqlalchemy.orm import Session
 from db.models import Record
 
 
-def by_class(session: Session, job_id: str) -> Sequence[tuple[str, int, int]]:
-    """``(failure, count, id of the newest record)`` of a job's failed candidates, most frequent first."""
+def by_class(session: Session, job_id: str, task_id: int | None = None) -> Sequence[tuple[str, int, int]]:
+    """``(failure, count, id of the newest record)`` of a job's failed candidates, most frequent first; of one task's
+    with ``task_id``."""
     count = sa.func.count()
     query = (
         sa.select(Record.failure, count, sa.func.max(Record.id))
@@ -19,6 +20,8 @@ def by_class(session: Session, job_id: str) -> Sequence[tuple[str, int, int]]:
         .group_by(Record.failure)
         .order_by(count.desc(), Record.failure)
     )
+    if task_id is not None:
+        query = query.where(Record.job_task_id == task_id)
     return [(str(failure), int(number), int(last)) for failure, number, last in session.execute(query)]
 
 

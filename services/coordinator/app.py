@@ -36,6 +36,7 @@ from services.coordinator.routers import (
     progress,
     record_imports,
     records,
+    spaces,
     trials,
     trust,
 )
@@ -120,6 +121,7 @@ def create_app(
         models,
         jobs,
         progress,
+        spaces,
         trials,
         events,
         best,

@@ -34,6 +34,7 @@ class Owned:
     record_import: str
     batch: int
     trial: int
+    task: int
     marks: tuple[str, ...]
 
 
@@ -112,6 +113,7 @@ def seed(api: Api, owner: str, latency: float = 1e-3) -> Owned:
             names["import"],
             batch.id,
             record.id,
+            task.id,
             marks,
         )
 

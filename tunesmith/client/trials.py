@@ -8,6 +8,7 @@ from typing import Any
 
 from tunesmith.answers.base import Page
 from tunesmith.answers.jobs import TrialBody
+from tunesmith.answers.spaces import SpaceBody
 from tunesmith.answers.trials import ProgramBody, TrialDetailBody
 from tunesmith.client.transport import Transport
 from tunesmith.errors import TunesmithError, from_problem
@@ -54,6 +55,10 @@ class Trials:
     def trial(self, job_id: str, trial_id: int) -> TrialDetailBody:
         """One trial: its knobs by name, and its place in its batch. Raises NotFound."""
         return TrialDetailBody.read(self._transport.get(f"/v1/jobs/{job_id}/trials/{trial_id}"))
+
+    def space(self, job_id: str, task_id: int) -> SpaceBody:
+        """The design space of a job's task: sketches, knobs by name, the champion's decisions. Raises NotFound."""
+        return SpaceBody.read(self._transport.get(f"/v1/jobs/{job_id}/tasks/{task_id}/space"))
 
     def request_program(self, job_id: str, trial_id: int) -> ProgramBody:
         """Have a trial's program written as text, unless it is there already. Raises NotFound."""

@@ -109,6 +109,7 @@ def send(api: Api, method: str, path: str, it: Owned, headers: Headers) -> tuple
         "key": it.cost_model,
         "import_id": it.record_import,
         "trial_id": str(it.trial),
+        "task_id": str(it.task),
         "workload": WORKLOAD,
         **(call.path or {}),
     }

@@ -83,6 +83,21 @@ def test_a_trial_has_its_knobs_by_name_and_its_program(api: tuple[Api, Context])
     assert not list_program.list_program(core, message)  # a doubled message
 
 
+def test_a_tasks_space_has_its_knobs_by_name_and_the_champions(api: tuple[Api, Context]) -> None:
+    served, _ = api
+    (task,) = served.client.get("/v1/jobs/j1/tasks").json()["items"]
+    found = served.client.get(f"/v1/jobs/j1/tasks/{task['id']}/space").json()
+    assert found["points"] == sum(sketch["points"] for sketch in found["sketches"]) > 1000
+    tiles = [knob for sketch in found["sketches"] for knob in sketch["knobs"] if knob["kind"] == "perfect_tile"]
+    assert all(knob["parts"] >= 2 and knob["extent"] >= 1 for knob in tiles)
+    best = found["champion"]
+    sketch = next(sketch for sketch in found["sketches"] if sketch["sketch"] == best["sketch"])
+    assert [knob["name"] for knob in best["knobs"]] == [knob["name"] for knob in sketch["knobs"]]
+    assert best["latency"] == task["best_latency"]
+    assert {failure["failure"] for failure in found["failures"]} <= {"run_timeout"}
+    problem(served.client.get("/v1/jobs/j1/tasks/999/space"), 404, "not_found")
+
+
 def test_what_is_no_trial_of_the_job_is_not_there(api: tuple[Api, Context]) -> None:
     served, _ = api
     problem(served.client.get(f"{URL}/999999"), 404, "not_found")
