@@ -76,6 +76,14 @@ class Visitor:
         return await asyncio.to_thread(work, self.api)
 
 
+async def at_once(refresh: Callable[[], Awaitable[float]], banner: Banner) -> None:
+    """Call ``refresh`` without waiting for its turn, because the visitor asked for something else."""
+    try:
+        await refresh()
+    except TunesmithError as error:
+        banner.problem(error)
+
+
 def keep_fresh(refresh: Callable[[], Awaitable[float]], banner: Banner, path: str, *, hides: bool = True) -> ui.timer:
     """Call ``refresh`` now and again after as many seconds as it returns, while the page is open.
 

@@ -10,10 +10,10 @@ from urllib.parse import urlencode
 from nicegui import ui
 
 from services.dashboard.api import Api, Json
-from services.dashboard.context import Context, keep_fresh
+from services.dashboard.context import Context, at_once, keep_fresh
+from services.dashboard.paging import Pager
 from services.dashboard.parts import Banner, empty
 from services.dashboard.theme import frame
-from tunesmith.errors import TunesmithError
 
 PAGE = 50
 LINK = """<q-td :props="props"><a v-if="props.row.link" :href="props.row.link">{{ props.value }}</a>
@@ -62,8 +62,6 @@ class Listing:
 def build(context: Context, listing: Listing, find: str) -> None:
     """Fill the page."""
     visitor = context.visitor()
-    cursors: list[str | None] = [None]
-    last = Rows([])
     with frame(listing.title, logged_in=visitor.logged_in, on_logout=visitor.logout):
         banner = Banner()
         with ui.element("section").classes("ts-card"):
@@ -74,42 +72,23 @@ def build(context: Context, listing: Listing, find: str) -> None:
             table = ui.table(columns=listing.heads(), rows=[], row_key="key", pagination={"rowsPerPage": 0})
             table.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells")
             table.add_slot(f"body-cell-{listing.columns[0][0]}", LINK)
-            with ui.row():
-                back = ui.button("Back", icon="chevron_left").props("flat no-caps dense")
-                more = ui.button("More", icon="chevron_right").props("flat no-caps dense")
+            pager = Pager(lambda: at_once(refresh, banner))
 
     async def refresh() -> float:
-        nonlocal last
-        last = await visitor.call(lambda api: listing.fetch(api, field.value or None, cursors[-1]))
+        last = await visitor.call(lambda api: listing.fetch(api, field.value or None, pager.cursor))
         rows = [{"key": number, **item} for number, item in enumerate(last.items)]
         if rows != table.rows:
             table.rows = rows
             table.update()
         nothing.set_visibility(not rows)
         table.set_visibility(bool(rows))
-        back.set_visibility(len(cursors) > 1)
-        more.set_visibility(last.next_cursor is not None)
+        pager.show(last.next_cursor, len(rows), PAGE)
         return 5.0
 
-    async def at_once() -> None:
-        try:
-            await refresh()
-        except TunesmithError as error:
-            banner.problem(error)
-
     async def narrowed() -> None:
-        cursors[:] = [None]
+        pager.rewind()
         ui.navigate.history.replace(f"{listing.path}?{urlencode({'find': field.value or ''})}")
-        await at_once()
-
-    async def turned(forward: bool) -> None:
-        if forward and last.next_cursor is not None:
-            cursors.append(last.next_cursor)
-        elif not forward and len(cursors) > 1:
-            cursors.pop()
-        await at_once()
+        await at_once(refresh, banner)
 
     keep_fresh(refresh, banner, listing.path)
     field.on_value_change(narrowed)
-    back.on_click(lambda: turned(False))
-    more.on_click(lambda: turned(True))

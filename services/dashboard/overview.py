@@ -8,10 +8,9 @@ from typing import Any
 from nicegui import ui
 
 from services.dashboard import format as fmt
-from services.dashboard.context import Context, keep_fresh, own_url
+from services.dashboard.context import Context, at_once, keep_fresh, own_url
 from services.dashboard.parts import Banner, Figure, empty, words
 from services.dashboard.theme import COLOURS, frame
-from tunesmith.errors import TunesmithError
 from tunesmith.states import JobState
 
 PAGE = 50
@@ -252,10 +251,7 @@ def build(context: Context) -> None:
         return 2.0 if busy else 4.0
 
     async def changed() -> None:
-        try:
-            await refresh()
-        except TunesmithError as error:
-            banner.problem(error)
+        await at_once(refresh, banner)
 
     keep_fresh(refresh, banner, "/")
     for field in (find, state):

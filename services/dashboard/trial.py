@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 from nicegui import ui
@@ -13,6 +12,7 @@ from services.dashboard.charts import samples
 from services.dashboard.context import Context, keep_fresh
 from services.dashboard.parts import Banner, Figure, words
 from services.dashboard.theme import frame
+from tunesmith.answers.trials import ProgramBody
 from tunesmith.states import WorkState, is_final
 
 KNOBS = [
@@ -60,11 +60,7 @@ def fact_rows(trial: Json) -> list[Json]:
 
 def text_of(program: Json, form: str) -> str:
     """A form of the program that fits the page."""
-    if form == "difference":
-        before, after = (program[name].splitlines() for name in ("plain", "scheduled"))
-        text = "\n".join(difflib.unified_diff(before, after, "without schedule", "program", lineterm=""))
-    else:
-        text = program[form]
+    text = ProgramBody.read(program).difference() if form == "difference" else program[form]
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}\n… cut: {len(text):,} characters"
 
 

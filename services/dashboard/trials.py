@@ -10,10 +10,10 @@ from nicegui import ui
 
 from services.dashboard import format as fmt
 from services.dashboard.api import Json
-from services.dashboard.context import Context, keep_fresh
+from services.dashboard.context import Context, at_once, keep_fresh
+from services.dashboard.paging import Pager
 from services.dashboard.parts import Banner, empty, words
 from services.dashboard.theme import frame
-from tunesmith.errors import TunesmithError
 
 PAGE = 50
 ORDERS = {"latency": "Fastest first", "-id": "Newest first", "id": "Oldest first"}
@@ -87,42 +87,24 @@ def decisions_text(decisions: list[Any]) -> str:
 
 
 class Grid:
-    """A page of trials, with a way to the next one and back."""
+    """A page of trials."""
 
     def __init__(self, job_id: str) -> None:
         self._job_id = job_id
-        self.cursors: list[str | None] = [None]
-        self._next: str | None = None
         self._empty = empty("biotech", "No trial here", "Nothing was measured yet, or nothing fits what is asked for.")
         self._table = ui.table(columns=COLUMNS, rows=[], row_key="id", pagination={"rowsPerPage": 0})
         self._table.classes("ts-table w-full").props("flat dense hide-pagination").mark("trials")
         for name, template in SLOTS.items():
             self._table.add_slot(f"body-cell-{name}", template)
-        with ui.row().classes("items-center gap-2"):
-            self.back = ui.button("Back", icon="chevron_left").props("flat no-caps dense")
-            self.forward = ui.button("More", icon="chevron_right").props("flat no-caps dense")
-            self._place = ui.label().classes("ts-soft")
 
     def show(self, page: Json, tasks: dict[int, str]) -> None:
         """Replace the rows."""
         rows = [row(self._job_id, trial, tasks) for trial in page["items"]]
-        self._next = page["next_cursor"]
         if rows != self._table.rows:
             self._table.rows = rows
             self._table.update()
         self._empty.set_visibility(not rows)
         self._table.set_visibility(bool(rows))
-        self.back.set_visibility(len(self.cursors) > 1)
-        self.forward.set_visibility(self._next is not None)
-        first = PAGE * (len(self.cursors) - 1)
-        self._place.set_text(f"{first + 1:,} to {first + len(rows):,}" if rows else "")
-
-    def turn(self, forward: bool) -> None:
-        """Go a page on, or back."""
-        if forward and self._next is not None:
-            self.cursors.append(self._next)
-        elif not forward and len(self.cursors) > 1:
-            self.cursors.pop()
 
 
 def build(context: Context, job_id: str, view: View) -> None:
@@ -139,6 +121,7 @@ def build(context: Context, job_id: str, view: View) -> None:
                 task = ui.select({0: "Every task"}, value=0, label="Task").props("dense outlined")
                 failure = ui.select({"": "Anything"}, value="", label="Outcome").props("dense outlined")
             grid = Grid(job_id)
+            pager = Pager(lambda: at_once(refresh, banner))
     known = False
 
     async def refresh() -> float:
@@ -152,29 +135,18 @@ def build(context: Context, job_id: str, view: View) -> None:
             failure.set_options(outcomes, value=wanted)
             known = True
         now = View(order.value, task.value or None, failure.value or None)
-        page = await visitor.call(lambda api: api.trials(job_id, **now.wanted(), limit=PAGE, cursor=grid.cursors[-1]))
+        page = await visitor.call(lambda api: api.trials(job_id, **now.wanted(), limit=PAGE, cursor=pager.cursor))
         grid.show(page, dict(task.options))
+        pager.show(page["next_cursor"], len(page["items"]), PAGE)
         return 4.0
 
     async def changed() -> None:
         if known:
-            grid.cursors[:] = [None]
+            pager.rewind()
             now = View(order.value, task.value or None, failure.value or None)
             ui.navigate.history.replace(f"/jobs/{job_id}/trials?{now.query()}")
-            await at_once()
-
-    async def turned(forward: bool) -> None:
-        grid.turn(forward)
-        await at_once()
-
-    async def at_once() -> None:
-        try:
-            await refresh()
-        except TunesmithError as error:
-            banner.problem(error)
+            await at_once(refresh, banner)
 
     keep_fresh(refresh, banner, f"/jobs/{job_id}/trials?{view.query()}")
     for field in (order, task, failure):
         field.on_value_change(changed)
-    grid.back.on_click(lambda: turned(False))
-    grid.forward.on_click(lambda: turned(True))

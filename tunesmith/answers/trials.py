@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 from pydantic import Field
@@ -42,3 +43,8 @@ class ProgramBody(Answer):
     error: dict[str, Any] | None = Field(description="Why it could not be written: a problem object.")
     plain: str | None = Field(description="The workload without a schedule.")
     scheduled: str | None = Field(description="The candidate.")
+
+    def difference(self) -> str:
+        """The candidate as a unified difference to the workload without a schedule; empty before both are there."""
+        before, after = (text.splitlines(keepends=True) for text in (self.plain or "", self.scheduled or ""))
+        return "".join(difflib.unified_diff(before, after, "plain", "scheduled"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +31,14 @@ Limit = Annotated[int, typer.Option(min=1, max=200)]
 Cursor = Annotated[str | None, typer.Option(help="Continue after a page: the next_cursor of its --json.")]
 LAST = "last"
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="Id of a job, or 'last' for the newest one.")]
+
+
+class RecordOrder(str, enum.Enum):
+    """Orders of records; a minus sign for descending."""
+
+    NEWEST = "-id"
+    OLDEST = "id"
+    FASTEST = "latency"
 
 
 def connect(server: str | None, key: str | None) -> Client:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tunesmith.answers.records import RecordImportResult, RecordStats
-from tunesmith.cli.options import Cursor, Json, Key, Limit, Server, connect
+from tunesmith.cli.options import Cursor, Json, Key, Limit, RecordOrder, Server, connect
 from tunesmith.cli.output import emit, place, rows, seconds, table
 from tunesmith.cli.progress import shown
 from tunesmith.cli.record_options import Filters, with_record_options
@@ -28,19 +28,13 @@ class Form(str, enum.Enum):
     METASCHEDULE = "metaschedule"
 
 
-class Order(str, enum.Enum):
-    """Orders of records; a minus sign for descending."""
-
-    NEWEST = "-id"
-    OLDEST = "id"
-    FASTEST = "latency"
-
-
 @app.command("list")
 @with_record_options
 def list_(
     wanted: Filters,
-    sort: Annotated[Order, typer.Option(help="Order; latency is for the records of one workload.")] = Order.NEWEST,
+    sort: Annotated[
+        RecordOrder, typer.Option(help="Order; latency is for the records of one workload.")
+    ] = RecordOrder.NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: Json = False,

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
-import enum
 from typing import Annotated
 
 import typer
 
-from tunesmith.cli.options import Cursor, JobId, Json, Key, Limit, Server, chosen, connect
+from tunesmith.cli.options import Cursor, JobId, Json, Key, Limit, RecordOrder, Server, chosen, connect
 from tunesmith.cli.output import emit, seconds, table
-from tunesmith.client import Program, TrialDetail
+from tunesmith.client import TrialDetail
 
 app = typer.Typer(help="Trials of a job: list, show, program.", no_args_is_help=True, add_completion=False)
 TrialId = Annotated[int, typer.Argument(metavar="TRIAL", help="A trial's id.", min=0)]
-
-
-class Order(str, enum.Enum):
-    """Orders of trials; a minus sign for descending."""
-
-    OLDEST = "id"
-    NEWEST = "-id"
-    FASTEST = "latency"
 
 
 @app.command("list")
@@ -29,7 +19,7 @@ def list_(
     job: JobId,
     task: Annotated[int | None, typer.Option(help="Only those of the task with this id.", min=0)] = None,
     failure: Annotated[str | None, typer.Option(help="Only failures of this kind; 'none' for what ran.")] = None,
-    sort: Annotated[Order, typer.Option(help="Order; latency leaves out failures.")] = Order.FASTEST,
+    sort: Annotated[RecordOrder, typer.Option(help="Order; latency leaves out failures.")] = RecordOrder.FASTEST,
     limit: Limit = 50,
     cursor: Cursor = None,
     as_json: Json = False,
@@ -68,13 +58,7 @@ def program(
     """Print a trial's program in TVMScript."""
     with connect(server, key) as client:
         found = client.program(chosen(client, job), trial)
-    emit(found.model_dump(mode="json"), difference(found) if diff else found.scheduled or "", as_json)
-
-
-def difference(found: Program) -> str:
-    """The candidate's program as a unified difference to the one without a schedule."""
-    before, after = (text.splitlines(keepends=True) for text in (found.plain or "", found.scheduled or ""))
-    return "".join(difflib.unified_diff(before, after, "plain", "scheduled"))
+    emit(found.model_dump(mode="json"), found.difference() if diff else found.scheduled or "", as_json)
 
 
 def _lines(found: TrialDetail) -> str:

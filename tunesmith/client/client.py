@@ -129,7 +129,7 @@ class Client(Dataset, CostModels, Trials):
 
     def model_tasks(self, model_id: str) -> list[ModelTaskBody]:
         """The tasks that a model was split into."""
-        return [ModelTaskBody.read(item) for item in self._all(f"/v1/models/{model_id}/tasks")]
+        return [ModelTaskBody.read(item) for item in self._transport.items(f"/v1/models/{model_id}/tasks")]
 
     def delete_model(self, model_id: str) -> None:
         """Delete a model. Raises Conflict while jobs use it."""
@@ -139,7 +139,7 @@ class Client(Dataset, CostModels, Trials):
 
     def keys(self) -> list[KeyBody]:
         """Every key, without its secret."""
-        return [KeyBody.read(item) for item in self._all("/v1/keys")]
+        return [KeyBody.read(item) for item in self._transport.items("/v1/keys")]
 
     def create_key(self, owner: str, scopes: Sequence[str] = ("user",)) -> NewKeyBody:
         """Make a key; its secret is in this answer only."""
@@ -269,7 +269,7 @@ class Client(Dataset, CostModels, Trials):
 
     def tasks(self, job_id: str) -> list[TaskBody]:
         """A job's tasks."""
-        return [TaskBody.read(item) for item in self._all(f"/v1/jobs/{job_id}/tasks")]
+        return [TaskBody.read(item) for item in self._transport.items(f"/v1/jobs/{job_id}/tasks")]
 
     def curve(self, job_id: str) -> dict[str, Any]:
         """Best-so-far, down-sampled by the server."""
@@ -281,11 +281,11 @@ class Client(Dataset, CostModels, Trials):
 
     def failures(self, job_id: str) -> list[FailureBody]:
         """How many of a job's candidates failed, by class."""
-        return [FailureBody.read(item) for item in self._all(f"/v1/jobs/{job_id}/failures")]
+        return [FailureBody.read(item) for item in self._transport.items(f"/v1/jobs/{job_id}/failures")]
 
     def rounds(self, job_id: str) -> Iterator[dict[str, Any]]:
         """A job's rounds, oldest first."""
-        return self._all(f"/v1/jobs/{job_id}/rounds", limit=200)
+        return self._transport.items(f"/v1/jobs/{job_id}/rounds", limit=200)
 
     def decisions(self, job_id: str, newest: int) -> list[dict[str, Any]]:
         """Why the newest of a job's rounds were chosen, newest first; 200 at most."""
@@ -350,19 +350,19 @@ class Client(Dataset, CostModels, Trials):
 
     def devices(self) -> list[DeviceBody]:
         """Every known device."""
-        return [DeviceBody.read(item) for item in self._all("/v1/devices")]
+        return [DeviceBody.read(item) for item in self._transport.items("/v1/devices")]
 
     def workers(self) -> list[dict[str, Any]]:
         """Every process that holds work or a device."""
-        return list(self._all("/v1/workers"))
+        return list(self._transport.items("/v1/workers"))
 
     def queues(self) -> list[dict[str, Any]]:
         """Every queue: messages, and rows that wait for or are in work."""
-        return list(self._all("/v1/queues"))
+        return list(self._transport.items("/v1/queues"))
 
     def targets(self) -> list[dict[str, Any]]:
         """Targets that something was tuned for."""
-        return list(self._all("/v1/targets"))
+        return list(self._transport.items("/v1/targets"))
 
     def enrol_worker(self, name: str, public_key: str, device_classes: Sequence[str] = ()) -> dict[str, Any]:
         """Let a measure worker in, by its public key (Ed25519, base64); it may serve ``device_classes``, or any."""
@@ -371,7 +371,7 @@ class Client(Dataset, CostModels, Trials):
 
     def enrolled_workers(self) -> list[dict[str, Any]]:
         """Every measure worker that was let in, revoked ones too."""
-        return list(self._all("/v1/workers/enrolled"))
+        return list(self._transport.items("/v1/workers/enrolled"))
 
     def revoke_worker(self, worker_id: str, *, results: bool = False) -> dict[str, Any]:
         """Believe a measure worker no longer, and with ``results`` nothing that it ever reported; what changed."""
@@ -385,15 +385,3 @@ class Client(Dataset, CostModels, Trials):
 
     def _act(self, job_id: str, action: str) -> JobBody:
         return JobBody.read(self._transport.request("POST", f"/v1/jobs/{job_id}/{action}").json())
-
-    def _all(self, path: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
-        cursor: str | None = None
-        while True:
-            answer = self._transport.get(path, limit=limit, cursor=cursor)
-            if isinstance(answer, list):
-                yield from answer
-                return
-            yield from answer["items"]
-            cursor = answer.get("next_cursor")
-            if cursor is None:
-                return

@@ -117,6 +117,19 @@ class Transport:
                     raise
                 time.sleep(FIRST_PAUSE)
 
+    def items(self, path: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
+        """Everything in a list, fetched page by page; ``limit``: items of a page."""
+        cursor: str | None = None
+        while True:
+            answer = self.get(path, limit=limit, cursor=cursor)
+            if isinstance(answer, list):
+                yield from answer
+                return
+            yield from answer["items"]
+            cursor = answer.get("next_cursor")
+            if cursor is None:
+                return
+
     @contextmanager
     def stream(
         self,

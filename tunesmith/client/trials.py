@@ -22,13 +22,7 @@ class Trials:
 
     def trials(self, job_id: str) -> Iterator[dict[str, Any]]:
         """Every candidate that a job measured, oldest first, fetched page by page."""
-        cursor: str | None = None
-        while True:
-            page = self._transport.get(f"/v1/jobs/{job_id}/trials", limit=200, cursor=cursor)
-            yield from page["items"]
-            cursor = page.get("next_cursor")
-            if cursor is None:
-                return
+        return self._transport.items(f"/v1/jobs/{job_id}/trials", limit=200)
 
     def trials_page(
         self,

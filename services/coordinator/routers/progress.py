@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from db.models import JobTask, Record, Round, WorkloadRow
 from db.queries import champions as champion_rows
-from db.queries import cost_models, failures, jobs, sums
+from db.queries import cost_models, jobs, sums
 from db.queries import tasks as task_rows
 from db.queries.task_columns import TaskColumns, columns
 from services.coordinator import intervals, verified
@@ -29,11 +29,10 @@ from services.coordinator.cursors import (
     decode_place,
     encode_place,
 )
-from services.coordinator.usecases import curve, forecast
+from services.coordinator.usecases import curve, forecast, trials
 from services.coordinator.usecases.jobs import visible
 from tunesmith.answers.base import Page
 from tunesmith.answers.jobs import DecisionBody, FailureBody, FamilyBody, RoundBody, TaskBody, TrialBody, UnmeasuredBody
-from tunesmith.measuring.interval import recorded_interval
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 
@@ -119,17 +118,7 @@ def job_trials(
     with context.reading() as session:
         visible(session, caller, job_id)
         found = jobs.trials(session, job_id, after=after, limit=limit + 1, task=task, failure=failure, sort=sort)
-    items = [
-        TrialBody.of(
-            row,
-            task=row.job_task_id,
-            batch=row.batch_id,
-            workload=row.workload_hash,
-            sketch=row.sketch_hash,
-            interval=recorded_interval(row.samples, row.environment),
-        )
-        for row in found[:limit]
-    ]
+    items = [TrialBody.of(row, **trials.renamed(row)) for row in found[:limit]]
     return Page(items=items, next_cursor=str(found[limit - 1].id) if len(found) > limit else None)
 
 
@@ -165,9 +154,7 @@ def job_failures(context: InContext, caller: InCaller, job_id: str) -> Page[Fail
     """How many candidates failed, by class, most frequent first."""
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = failures.by_class(session, job_id)
-        said = failures.messages(session, [last for _, _, last in found])
-    return Page(items=[FailureBody(failure=f, count=n, message=said.get(last, "")) for f, n, last in found])
+        return Page(items=trials.failures_of(session, job_id))
 
 
 @dataclass(frozen=True)

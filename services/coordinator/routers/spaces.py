@@ -9,12 +9,12 @@ from fastapi import APIRouter, Path
 from sqlalchemy.orm import Session
 
 from db.models import JobTask, Record
-from db.queries import by_key, failures, sketches
+from db.queries import by_key, sketches
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.cursors import MAX_ID
 from services.coordinator.usecases.jobs import visible
-from tunesmith.answers.jobs import FailureBody
+from services.coordinator.usecases.trials import failures_of
 from tunesmith.answers.spaces import ChampionBody, KnobRangeBody, SketchBody, SpaceBody
 from tunesmith.answers.trials import KnobBody
 from tunesmith.errors import NotFound
@@ -34,8 +34,7 @@ def space(context: InContext, caller: InCaller, job_id: str, task_id: TaskId) ->
         if task is None or task.job_id != job_id:
             raise NotFound(f"job {job_id} has no task {task_id}", field="task_id", value=task_id)
         bodies = sketches.get(session, task.sketches)
-        found = failures.by_class(session, job_id, task_id)
-        said = failures.messages(session, [last for _, _, last in found])
+        failed = failures_of(session, job_id, task_id)
         champion = _champion(session, task, bodies)
     every = [_sketch(key, bodies[key]) for key in task.sketches if key in bodies]
     return SpaceBody(
@@ -45,7 +44,7 @@ def space(context: InContext, caller: InCaller, job_id: str, task_id: TaskId) ->
         points=math.fsum(each.points for each in every),
         sketches=every,
         champion=champion,
-        failures=[FailureBody(failure=kind, count=count, message=said.get(last, "")) for kind, count, last in found],
+        failures=failed,
     )
 
 

@@ -16,9 +16,9 @@ from services.coordinator.auth import Caller, InCaller
 from services.coordinator.context import Context, InContext
 from services.coordinator.cursors import MAX_ID
 from services.coordinator.usecases.jobs import visible
+from services.coordinator.usecases.trials import renamed
 from tunesmith.answers.trials import KnobBody, ProgramBody, TrialDetailBody
 from tunesmith.errors import NotFound
-from tunesmith.measuring.interval import recorded_interval
 from tunesmith.space.knob_names import described
 from tunesmith.states import WorkState
 
@@ -84,11 +84,7 @@ def _detail(parts: TrialParts, ran: dict[int, float]) -> TrialDetailBody:
     expected = (parts.batch.predictions or []) if parts.batch is not None else []
     return TrialDetailBody.of(
         row,
-        task=row.job_task_id,
-        batch=row.batch_id,
-        workload=row.workload_hash,
-        sketch=row.sketch_hash,
-        interval=recorded_interval(row.samples, row.environment),
+        **renamed(row),
         knobs=[KnobBody(**knob) for knob in described(trace, row.decisions)],
         task_name=task.name if task is not None else "",
         untuned_latency=task.untuned_seconds if task is not None else None,
