@@ -70,7 +70,7 @@ def add_task(session: Session, job_id: str = "j1", workload: str = "w1", **value
             )
         )
         session.flush()
-        session.add(SketchRow(hash=f"s-{workload}", workload_hash=workload, body={"knobs": [], "trace": []}))
+        session.add(SketchRow(hash=f"s-{workload}", workload_hash=workload, body={"knobs": []}))
     family = Family(job_id=job_id, name=f"family of {workload}")
     session.add(family)
     session.flush()

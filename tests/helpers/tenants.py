@@ -10,7 +10,7 @@ from api_driver import Api
 from rows import TARGET, add_batch, add_job, add_model, add_task
 from sqlalchemy.orm import Session
 
-from db.models import CostModelRow, Listing, ModelTask, Record, RecordImport, Schedule, WorkloadRow
+from db.models import CostModelRow, Listing, ModelTask, Record, RecordImport, Schedule, SketchRow, WorkloadRow
 from db.models.base import utcnow
 from db.transactions import events
 from services.coordinator.access import SCOPES
@@ -60,6 +60,7 @@ def seed(api: Api, owner: str, latency: float = 1e-3) -> Owned:
             add_job(session, job, owner=owner, name=f"job-name-{tag}", model_id=names["used"], state=state)
         task = add_task(session, names["job"], WORKLOAD, name=f"task-{tag}")
         add_task(session, names["finished"], WORKLOAD, name=f"task-{tag}")
+        session.get_one(SketchRow, f"s-{WORKLOAD}").body = {"knobs": [], "trace": []}
         for model in (names["model"], names["used"]):
             session.add(ModelTask(model_id=model, workload_hash=WORKLOAD, position=0, name="t", weight=1))
         batch = add_batch(session, task)
