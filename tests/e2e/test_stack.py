@@ -147,6 +147,7 @@ def test_a_bad_job_is_refused_and_nothing_is_created(client, changes, error):
     assert client.jobs().model_dump() == before
 
 
+@pytest.mark.thorough
 def test_the_faster_of_two_convolutions_is_in_the_model(
     stack: EmbeddedStack, client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -167,6 +167,7 @@ def test_candidate_that_takes_the_device_down_is_blamed_at_the_third_attempt(
     assert all(results[i].samples for i in (0, 1, 3, 4))
 
 
+@pytest.mark.thorough
 def test_a_job_succeeds_although_every_third_candidate_is_a_hazard(
     device: RpcDevice, tmp_path: Path, sqlite_url: str
 ) -> None:

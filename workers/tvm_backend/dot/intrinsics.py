@@ -6,6 +6,7 @@ so a process that replays one, or so much as opens a MetaSchedule database with 
 
 from __future__ import annotations
 
+import functools
 import threading
 from dataclasses import dataclass, replace
 
@@ -129,4 +130,9 @@ _REGISTERING = threading.Lock()
 def register() -> None:
     """Make the intrinsics known to TVM, as an exported folder's script does; calls after the first are free."""
     with _REGISTERING:
-        script().register_intrinsics(metaschedule.INTRINSICS)
+        _register()
+
+
+@functools.cache
+def _register() -> None:
+    script().register_intrinsics(metaschedule.INTRINSICS)
