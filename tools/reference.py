@@ -354,7 +354,8 @@ def python() -> str:
             "# Python\n",
             MARK,
             "`import tunesmith` loads nothing else: each name below is imported when it is used. See "
-            "[the guide](../how-to/tune-from-python.md). `tunesmith.client` has the client of the REST API.\n",
+            "[the guide](../how-to/tune-from-python.md), [`tunesmith.torch`](../how-to/torch-compile.md) and "
+            "[`tunesmith.tvm`](../how-to/your-own-tvm-pipeline.md). `tunesmith.client` has the client of REST.\n",
             *page(names, table),
         ]
     )

@@ -23,10 +23,12 @@ class ScheduleLog:
     Attributes:
         records: records for one target, without the tasks that keep the default schedule.
         preparation: how the model was prepared for which they were found. They apply to no other module.
+        kept: hashes of the workloads that keep the default schedule, where the log names them.
     """
 
     records: list[DatabaseRecord]
     preparation: Preparation
+    kept: frozenset[str] = frozenset()
 
 
 def read_log(path: str | Path) -> ScheduleLog:
@@ -67,7 +69,8 @@ def _of_file(path: Path) -> ScheduleLog:
     if len(keys) > 1:
         raise _mixed(path, "of models that were prepared differently", "job")
     records = [_record(entry) for entry in entries if entry["trace"] is not None]
-    return ScheduleLog(_of_one_target(records, path), Preparation.parse(keys.pop()) if keys else PLAIN)
+    kept = frozenset(str(entry["workload"]["hash"]) for entry in entries if entry["trace"] is None)
+    return ScheduleLog(_of_one_target(records, path), Preparation.parse(keys.pop()) if keys else PLAIN, kept)
 
 
 def _of_one_target(records: list[DatabaseRecord], path: Path) -> list[DatabaseRecord]:

@@ -24,6 +24,19 @@ Estimated: 2 of the 12 recorded spaces (``bench replay static``). Rescaled: not 
 
 
 @dataclass(frozen=True)
+class Known:
+    """The fastest schedule that anybody found of a workload.
+
+    Attributes:
+        trace: MetaSchedule's trace; None where nothing was faster than the default schedule.
+        seconds: latency of this one, or of the default one; None where nobody says.
+    """
+
+    trace: list[Any] | None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class Answer:
     """A task's schedule without a measurement of it.
 

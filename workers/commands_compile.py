@@ -8,9 +8,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -19,7 +19,6 @@ from tunesmith.cli.checks import check_model, check_output_file, parse_inputs
 from tunesmith.cli.options import Inputs, Json, Key
 from tunesmith.cli.progress import shown
 from tunesmith.cli.summary import sources_in_words
-from tunesmith.data_folder import DATABASE
 from tunesmith.errors import InvalidInput
 from tunesmith.full_disk import writing
 from tunesmith.names import AUTO, DEFAULT_PRECISION
@@ -28,27 +27,10 @@ from tunesmith.options import JobOptions
 from tunesmith.preparation import Preparation
 from tunesmith.schedule_log import ScheduleLog, read_log
 from tunesmith.states import JobState
-from tunesmith.targets import Target
 from tunesmith.unmeasured import Answer, Source
+from workers.local_compile import DATA_DIR, Compiled, by_knowledge
 from workers.quiet import libraries_are_quiet
-from workers.tvm_backend.build.local_model import LocalModel, default_preparation, local_target, target_of
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
-DATA_DIR = Path(".tunesmith")
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """What was compiled: ``note`` is the model's, ``answers`` are the schedules that were chosen without a log."""
-
-    target: Target
-    preparation: str
-    schedules: int
-    missing: list[str]
-    note: str = ""
-    answers: list[Answer] = field(default_factory=list)
+from workers.tvm_backend.build.local_model import LocalModel, local_target, target_of
 
 
 def compile_(
@@ -87,7 +69,7 @@ def compile_(
         elif server is not None:
             done = _by_server(model, shapes, library, target or "cpu", (server, key), options)
         else:
-            done = _by_knowledge(model, shapes, library, local_target(target or "cpu"), data_dir, options)
+            done = by_knowledge(model, shapes, library, local_target(target or "cpu"), data_dir, options)
     if as_json:
         print(json.dumps(_body(output, done)))
         return
@@ -137,7 +119,7 @@ def _by_log(
     goal = local_target(target) if target else target_of(given.records) or local_target("cpu")
     local = LocalModel(model, shapes, library.parent, given.preparation)
     missing = local.compile(library, goal, given.records)
-    return Compiled(goal, given.preparation.key, len(given.records), missing, local.note)
+    return Compiled(goal, given.preparation.key, len(given.records), missing, local.inputs, local.note)
 
 
 def _options(log: Path | None, precision: str | None) -> JobOptions:
@@ -194,50 +176,3 @@ def _answer(line: dict[str, Any]) -> Answer:
     seconds = (line["latency"] or {}).get("median") or (line["estimated_latency"] or {}).get("seconds")
     source, relative = Source(line["provenance"]["source"]), line["provenance"]["relative"]
     return Answer(line["task"], line["workload"]["hash"], source, seconds, relative, line["trace"])
-
-
-def _by_knowledge(
-    model: str,
-    shapes: dict[str, tuple[int, ...]],
-    library: Path,
-    target: Target,
-    data_dir: Path,
-    options: JobOptions,
-) -> Compiled:
-    from workers.core.unmeasured_model import records, schedules  # the database's library, which a log does without
-
-    local = LocalModel(model, shapes, library.parent, default_preparation(model, target, options))
-    with _dataset(data_dir) as session:
-        found = schedules(local.module, target, session)
-    made = records(found, target)
-    missing = local.compile(library, target, made)
-    return Compiled(target, local.preparation.key, len(made), missing, local.note, [answer for _, answer in found])
-
-
-@contextmanager
-def _dataset(data_dir: Path) -> Iterator[Session | None]:
-    """A session that reads what earlier jobs left; None where none ran.
-
-    Raises:
-        SchemaMismatch: another version keeps it.
-    """
-    from db import revision
-    from db.engine import create_engine, session_factory, sqlite_url
-
-    path = data_dir.expanduser().absolute() / DATABASE
-    if not path.is_file():
-        if data_dir != DATA_DIR:
-            raise InvalidInput(
-                f"there is no database in {data_dir}: give the data folder of a stack, or leave it out",
-                field="data_dir",
-                value=str(data_dir),
-            )
-        yield None
-        return
-    revision.check(sqlite_url(path))
-    engine = create_engine(sqlite_url(path))
-    try:
-        with session_factory(engine, read_only=True)() as session:
-            yield session
-    finally:
-        engine.dispose()

@@ -20,6 +20,7 @@ import effort
 import httpx2
 import numpy as np
 import onnx
+import own_pipeline
 import pytest
 from browser_pages import visitor
 from onnx import TensorProto, helper
@@ -189,6 +190,8 @@ def test_the_faster_of_two_convolutions_is_in_the_model(
     assert np.abs(machine["main"](tvm.runtime.tensor(x)).numpy() - theirs).max() < 1e-4 * np.abs(theirs).max()
     (job,) = client.jobs(sort="-created_at", limit=1).items
     assert (job.progress.trials, job.check, job.verify) == (0, None, False)
+    known = own_pipeline.found(path, stack.url, done.target_json or {})
+    assert len([*known.found, *known.kept, *known.missing]) == sum(task.in_use for task in tasks), str(known)
 
 
 def test_a_task_that_cannot_be_scheduled_keeps_its_default_and_no_input_is_outside(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tunesmith.answers.base import Page
+from tunesmith.answers.fleet import WorkloadBest
 from tunesmith.answers.records import RecordBody, RecordImportBody, RecordStats, WorkloadBody, WorkloadDetail
 from tunesmith.client.transport import Transport
 from tunesmith.errors import InvalidInput, TunesmithError, from_problem
@@ -154,3 +155,16 @@ class Dataset:
     def workload(self, workload: str) -> WorkloadDetail:
         """One tensor program, with its records by target and precision and its best schedules."""
         return WorkloadDetail.read(self._transport.get(f"/v1/workloads/{workload}"))
+
+    def best_of_workload(self, workload: str, target: str | None = None) -> WorkloadBest:
+        """The fastest known schedule of a tensor program, else that of its nearest relative.
+
+        Args:
+            workload: hash of the program.
+            target: hash of a target, device class, tag or short name such as ``cpu``; None: any.
+
+        Raises:
+            NotFound: neither has one there.
+        """
+        answer = self._transport.get(f"/v1/workloads/{workload}/best", target=target)
+        return WorkloadBest.model_validate(answer, extra="ignore")

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from tunesmith.errors import InvalidInput
 
 TENSOR = object()
-"""Where an argument of a PyTorch program is a tensor and not a constant."""
+"""Where an argument or an output of a PyTorch program is a tensor and not a constant."""
 
 
 class Calling(Protocol):

@@ -78,7 +78,7 @@ def tune(
         asked = Request(found.model, target, trials, time, until_converged, name, wanted, found.inputs)
         request = checked(asked)
         with shown("starting", quiet) as display:
-            chosen = server or os.environ.get("TUNESMITH_SERVER") or reachable(key)
+            chosen = server_in_reach(server, key)
             if chosen is None:
                 check_target_is_here(target)
                 check_extras(request.model, wanted)
@@ -96,3 +96,8 @@ def tune(
                 made.compile()
             display.job(job)
     return made
+
+
+def server_in_reach(server: str | None, key: str | None) -> str | None:
+    """The address of the server that is named, else of ``TUNESMITH_SERVER``, else of one on this machine, if any."""
+    return server or os.environ.get("TUNESMITH_SERVER") or reachable(key)

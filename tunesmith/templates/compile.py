@@ -133,9 +133,8 @@ def apply_schedules(mod: Any, target: Any, database_dir: Path | None) -> tuple[A
             ),
         )
         tuned = sorted(str(var.name_hint) for var, function in mod.functions.items() if is_scheduled(function))
-        mod, missing = _apply_forced(mod, target)
-    mod = _apply_gpu_default(mod, target) if "gpu" in target.keys else cpu_default(mod, target)
-    return mod, tuned, missing
+        mod, missing = apply_forced(mod, target)
+    return apply_default(mod, target), tuned, missing
 
 
 def choose_programs(mod: Any, better: Callable[[Any, Any], bool]) -> Any:
@@ -201,7 +200,8 @@ def is_scheduled(function: Any) -> bool:
     return bool(function.attrs and function.attrs.get("tirx.is_scheduled", False))
 
 
-def _apply_forced(mod: Any, target: Any) -> tuple[Any, list[str]]:
+def apply_forced(mod: Any, target: Any) -> tuple[Any, list[str]]:
+    """Schedule functions that can be scheduled in one way only; returns the names of those left without a schedule."""
     import tvm
 
     functions, missing = {}, []
@@ -234,25 +234,23 @@ def _forced_schedule(function: Any, target: Any) -> Any:
     return schedule.mod["main"].without_attr("global_symbol").with_attr("tirx.is_scheduled", True)
 
 
-def cpu_default(mod: Any, target: Any) -> Any:
-    """The module with large copies and elementwise functions in parallel; functions with sums stay as TVM makes them.
+def apply_default(mod: Any, target: Any) -> Any:
+    """The module with default schedules where functions have none."""
+    return _apply_gpu_default(mod, target) if "gpu" in target.keys else cpu_default(mod, target)
 
-    TVM's plain program runs on one core, and these need no search to run on all.
-    """
+
+def cpu_default(mod: Any, target: Any) -> Any:
+    """Large copies and elementwise functions in parallel, without a search; those with sums stay as TVM makes them."""
     import tvm
 
     cores = int(target.attrs.get("num-cores", 1))
-    return (
-        mod
-        if cores == 1
-        else tvm.IRModule(
-            {
-                var: _parallel(function, cores) if isinstance(function, tvm.tirx.PrimFunc) else function
-                for var, function in mod.functions.items()
-            },
-            attrs=mod.attrs,
-        )
-    )
+    if cores == 1:
+        return mod
+    functions = {
+        var: _parallel(function, cores) if isinstance(function, tvm.tirx.PrimFunc) else function
+        for var, function in mod.functions.items()
+    }
+    return tvm.IRModule(functions, attrs=mod.attrs)
 
 
 def _parallel(function: Any, cores: int) -> Any:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from sqlalchemy.orm import Session
 
-from db.models import Schedule
 from db.queries import champions, devices
 from tunesmith.errors import MissingDependency
 from tunesmith.messages import Calibration
 from tunesmith.metaschedule import DatabaseRecord
 from tunesmith.targets import Target
 from tunesmith.types import CacheState
-from tunesmith.unmeasured import Answer, Source
+from tunesmith.unmeasured import Answer, Known, Source
 from workers.core import siblings
 from workers.tvm_backend.design_space import space, unmeasured
 from workers.tvm_backend.design_space.replay import together
@@ -25,15 +24,24 @@ from workers.tvm_backend.passes.extract_tasks import Extracted, extract_tasks
 Schedules = list[tuple[Extracted, Answer]]
 
 
-def schedules(module: bytes, target: Target, session: Session | None) -> Schedules:
+def schedules(
+    module: bytes,
+    target: Target,
+    session: Session | None,
+    elsewhere: Callable[[str], Known | None] = lambda workload: None,
+) -> Schedules:
     """A schedule for each task of a prepared model, in the model's order.
 
     Args:
         module: JSON of the prepared module.
         session: reads the dataset of earlier jobs; None: there is none.
+        elsewhere: asked first for what is known of a workload, by its hash.
     """
     tasks = extract_tasks(module)
-    known = _champions(session, tasks, target)
+    told = {task.workload.hash: elsewhere(task.workload.hash) for task in tasks}
+    known = _champions(session, tasks, target) | {
+        key: each for key, each in told.items() if each is not None and each.trace is not None
+    }
     settled = known.keys() | {task.alternative_of for task in tasks if task.workload.hash in known}
     bodies = together(lambda task: _bodies(task, target, settled), tasks)
     near = [_relatives(session, task, own, target) for task, own in zip(tasks, bodies, strict=True)]
@@ -44,7 +52,7 @@ def schedules(module: bytes, target: Target, session: Session | None) -> Schedul
         task, own, relatives = item
         name, key = task.workload.name, task.workload.hash
         if key in known:
-            return Answer(name, key, Source.MEASURED, known[key].latency, None, known[key].trace)
+            return Answer(name, key, Source.MEASURED, known[key].seconds, None, known[key].trace)
         if not own:
             return Answer(name, key, Source.DEFAULT)
         return unmeasured.choose((name, key), task.module, target, own, relatives, calibration)
@@ -63,14 +71,15 @@ def records(found: Schedules, target: Target) -> list[DatabaseRecord]:
     return made
 
 
-def _champions(session: Session | None, tasks: Sequence[Extracted], target: Target) -> Mapping[str, Schedule]:
+def _champions(session: Session | None, tasks: Sequence[Extracted], target: Target) -> dict[str, Known]:
     if session is None:
         return {}
     streams = target.kind == "llvm"
     caches = {
         task.workload.hash: CacheState.STREAMED if streams and task.weights else CacheState.WARM for task in tasks
     }
-    return champions.of_workloads(session, caches, target.hash)
+    found = champions.of_workloads(session, caches, target.hash)
+    return {workload: Known(each.trace, each.latency) for workload, each in found.items()}
 
 
 def _bodies(task: Extracted, target: Target, settled: set[str | None]) -> list[SketchBody]:

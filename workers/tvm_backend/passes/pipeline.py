@@ -90,26 +90,35 @@ def prepare(mod: tvm.IRModule, preparation: Preparation = PLAIN, cpu: CpuModel =
         ModelRejected: TVM cannot lower the model.
         PrecisionUnavailable: int8 is asked for, and the model is not quantised.
     """
-    mod, note = _with_numbered_inputs(mod), ""
-    try:
-        if preparation.blocked:
-            mod, note = _blocked(mod, preparation, cpu)
-        else:
-            mod = lower_model(simplified(mod), preparation)
-    except PrecisionUnavailable:
-        raise
-    except Exception as error:
-        # Legalisation raises whatever the operator's lowering raises.
-        raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
+    mod, note = tuned_form(mod, preparation, cpu)
     mod, params = lift(mod)
     gc.collect()  # TVM's visitors refer to themselves, so the weights of all that was made on the way would stay
     return Prepared(tir.dump_module(mod), params, extract_tasks.inputs(mod), preparation, note)
 
 
-def _with_numbered_inputs(mod: tvm.IRModule) -> tvm.IRModule:
-    """The inputs' variables named ``x``, ``x1`` and so on: users share fused functions, which take over these names."""
+def tuned_form(
+    mod: tvm.IRModule, preparation: Preparation = PLAIN, cpu: CpuModel = CpuModel()
+) -> tuple[tvm.IRModule, str]:
+    """The module with the functions that are tuned, weights inside, and the user's note on it; see :func:`prepare`."""
+    mod = with_named_inputs(mod, [f"x{index or ''}" for index in range(len(mod["main"].params))])
+    try:
+        if preparation.blocked:
+            return _blocked(mod, preparation, cpu)
+        return lower_model(simplified(mod), preparation), ""
+    except PrecisionUnavailable:
+        raise
+    except Exception as error:
+        # Legalisation raises whatever the operator's lowering raises.
+        raise ModelRejected(f"TVM cannot lower the model: {first_line(error)}", field="file") from error
+
+
+def with_named_inputs(mod: tvm.IRModule, names: Sequence[str]) -> tvm.IRModule:
+    """The variables of ``main`` with other names.
+
+    While a model is prepared they are ``x``, ``x1`` and so on: users share fused functions, which take over the names.
+    """
     main = mod["main"]
-    params = [relax.Var(f"x{index or ''}", var.ty) for index, var in enumerate(main.params)]
+    params = [relax.Var(name, var.ty) for name, var in zip(names, main.params, strict=True)]
     body = main.bind_params(dict(zip(main.params, params, strict=True))).body
     made = tvm.IRModule(dict(mod.functions.items()), attrs=mod.attrs)
     made["main"] = relax.Function(params, body, main.ret_ty, main.is_pure, main.attrs)
