@@ -38,7 +38,7 @@ def test_each_graph_is_compiled_with_what_is_known_or_runs_in_eager_mode(
         monkeypatch.setattr(unmeasured, name, 1)
     caplog.set_level("INFO", "tunesmith.torch")
     torch.manual_seed(0)
-    net, maps = Mixed().eval(), torch.randn(1, 4, 6, 6)
+    net, maps = Mixed().eval(), torch.randn(1, 4, 4, 4)
     backend = tunesmith.torch.backend(data_dir=tmp_path)
     fast = torch.compile(net, backend=backend)
     torch.testing.assert_close(fast(maps), net(maps), rtol=1e-3, atol=1e-3)

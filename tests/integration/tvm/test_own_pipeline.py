@@ -40,7 +40,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("tuned")
     net = Net(*SHAPE)
     y = net.op("Relu", net.conv("x", 16, 1))
-    y = net.op("MaxPool", net.op("Relu", net.op("Add", net.conv(y, 16, 1), y)), kernel_shape=[2, 2], strides=[2, 2])
+    y = net.op("MaxPool", net.op("Relu", net.op("Sum", net.conv(y, 16, 1), y)), kernel_shape=[2, 2], strides=[2, 2])
     path = net.save(folder / "net.onnx", net.op("Gemm", net.op("Flatten", y), net.random(256, 8), net.random(8)))
     made = pipeline.prepare(import_model.import_model(path, "onnx"), for_target("llvm", operator=False))
     texts = metaschedule.folder_texts(
