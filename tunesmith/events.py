@@ -167,7 +167,7 @@ class EvaluationQueued(EventData, kind=EventKind.EVALUATION_QUEUED):
 
 
 class JobChanged(EventData, kind=EventKind.JOB_CHANGED):
-    """Priority, budget or name was changed; the new values are members, too."""
+    """Priority, budget, name, tags or comment were changed; the new values are members, too."""
 
     id: str
     values: Mapping[str, Any] = field(metadata=_MERGED)

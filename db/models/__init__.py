@@ -5,7 +5,7 @@ from db.models.base import Base
 from db.models.dataset import CostModelRow, Event, Record, Schedule, SketchRow
 from db.models.fleet import ApiKey, Device, EnrolledWorker, IdempotencyKey, ReportRefusal, TargetRow
 from db.models.imports import RecordImport
-from db.models.jobs import Batch, Evaluation, Family, Job, JobTask, Round
+from db.models.jobs import Batch, Evaluation, Family, Job, JobTag, JobTask, Round
 from db.models.listings import Listing
 from db.models.models import Model, ModelTask, WorkloadRow
 
@@ -22,6 +22,7 @@ __all__ = [
     "Family",
     "IdempotencyKey",
     "Job",
+    "JobTag",
     "JobTask",
     "Listing",
     "Model",

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from db.models.base import Base, Created, Held, Leased
 from tunesmith.dataset.collecting import Collecting, JobKind
+from tunesmith.job_tags import MAX_COMMENT, MAX_LENGTH
 from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
 from tunesmith.options import DEFAULT_TOLERANCE, JobOptions
 from tunesmith.states import JobState, RoundState, WorkState
@@ -25,6 +26,7 @@ class Job(Base, Created, Leased):
     __tablename__ = "jobs"
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(String(200), default="")
+    comment: Mapped[str] = mapped_column(String(MAX_COMMENT), default="")
     owner: Mapped[str] = mapped_column(String(100), default="local")
     model_id: Mapped[str] = mapped_column(ForeignKey("models.id"), index=True)
     target_spec: Mapped[str] = mapped_column(String(2000))  # as given
@@ -74,6 +76,15 @@ class Job(Base, Created, Leased):
     def kind(self) -> JobKind:
         """What the job does with its tasks."""
         return JobKind.TUNE if self.per_task is None else JobKind.COLLECT
+
+
+class JobTag(Base):
+    """A word by which a job is found."""
+
+    __tablename__ = "job_tags"
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    tag: Mapped[str] = mapped_column(String(MAX_LENGTH), primary_key=True)
+    __table_args__ = (Index("ix_job_tags_tag_job_id", "tag", "job_id"),)
 
 
 class JobTask(Base):

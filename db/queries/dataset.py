@@ -172,16 +172,10 @@ def _of_ids(session: Session, ids: Sequence[int]) -> list[RecordPart]:
     return [found[key] for key in ids if key in found]
 
 
-def workloads(
-    session: Session,
-    *,
-    family: str | None,
-    target: str | None,
-    text: str | None,
-    before: tuple[dt.datetime, str] | None,
-    limit: int,
-) -> Sequence[WorkloadRow]:
-    """Workloads that have records, newest first.
+def measured_workloads(
+    session: Session, *, family: str | None, target: str | None, text: str | None
+) -> sa.Select[tuple[WorkloadRow]]:
+    """A query of the workloads that have records.
 
     Args:
         text: part of a name, or the beginning of a hash.
@@ -190,13 +184,22 @@ def workloads(
     measured = sa.exists().where(Record.workload_hash == row.hash)
     if target is not None:
         measured = measured.where(Record.target_hash.in_(targets_named(session, target)))
-    query = sa.select(row).where(measured).order_by(row.created_at.desc(), row.hash.desc()).limit(limit)
+    query = sa.select(row).where(measured)
     if family is not None:
         query = query.where(row.family == family)
     if text is not None:
         query = query.where(
             sa.or_(row.name.icontains(text, autoescape=True), row.hash.startswith(text, autoescape=True))
         )
+    return query
+
+
+def workloads(
+    session: Session, wanted: sa.Select[tuple[WorkloadRow]], *, before: tuple[dt.datetime, str] | None, limit: int
+) -> Sequence[WorkloadRow]:
+    """The workloads of a query, newest first."""
+    row = WorkloadRow
+    query = wanted.order_by(row.created_at.desc(), row.hash.desc()).limit(limit)
     if before is not None:
         query = query.where(sa.tuple_(row.created_at, row.hash) < before)
     return session.scalars(query).all()

@@ -83,16 +83,23 @@ def backlogs(session: Session) -> dict[str, Backlog]:
     return found
 
 
-def cost_models(
-    session: Session, *, owner: str | None, job_id: str | None, before: tuple[dt.datetime, str] | None, limit: int
-) -> Sequence[CostModelRow]:
-    """Cost models, newest first; with ``owner`` only those of its jobs."""
+def cost_models_of(owner: str | None, job_id: str | None) -> sa.Select[tuple[CostModelRow]]:
+    """A query of the cost models of a job; with ``owner`` only those of its jobs."""
     row = CostModelRow
-    query = sa.select(row).order_by(row.created_at.desc(), row.id.desc()).limit(limit)
+    query = sa.select(row)
     if owner is not None:
         query = query.where(row.job_id.in_(sa.select(Job.id).where(Job.owner == owner)))
     if job_id is not None:
         query = query.where(row.job_id == job_id)
+    return query
+
+
+def cost_models(
+    session: Session, wanted: sa.Select[tuple[CostModelRow]], *, before: tuple[dt.datetime, str] | None, limit: int
+) -> Sequence[CostModelRow]:
+    """The cost models of a query, newest first."""
+    row = CostModelRow
+    query = wanted.order_by(row.created_at.desc(), row.id.desc()).limit(limit)
     if before is not None:
         query = query.where(sa.tuple_(row.created_at, row.id) < before)
     return session.scalars(query).all()

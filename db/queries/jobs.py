@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from db.models import Evaluation, Event, Job, JobTask, Model, Record, Round, TargetRow
+from db.models import Evaluation, Event, Job, JobTag, JobTask, Model, Record, Round, TargetRow
+from db.queries.totals import total
 from tunesmith.event_kinds import EventKind
 from tunesmith.states import OPEN_ROUNDS, JobState, RoundState
 
@@ -23,6 +24,7 @@ class JobParts:
     model: Model
     target: TargetRow | None
     evaluation: Evaluation | None
+    tags: list[str]
 
 
 def owner_of(session: Session, job_id: str | None) -> str | None:
@@ -35,13 +37,47 @@ def owned(session: Session, job_ids: Collection[str], owner: str) -> set[str]:
     return set(session.scalars(sa.select(Job.id).where(Job.id.in_(job_ids), Job.owner == owner)))
 
 
+@dataclass(frozen=True)
+class JobFilter:
+    """Which jobs a list is of; None leaves a member open.
+
+    Attributes:
+        seen_by: whose jobs the caller may see.
+        text: part of the id, of the job's name or of its model's, in any case.
+        target: as submitted, or the resolved target's hash.
+    """
+
+    seen_by: str | None = None
+    owner: str | None = None
+    state: JobState | None = None
+    target: str | None = None
+    text: str | None = None
+    tag: str | None = None
+
+    def ids(self) -> sa.Select[tuple[str]]:
+        """A query of the jobs' ids."""
+        query = sa.select(Job.id)
+        for owner in (self.seen_by, self.owner):
+            if owner is not None:
+                query = query.where(Job.owner == owner)
+        if self.state is not None:
+            query = query.where(Job.state == self.state)
+        if self.target is not None:
+            query = query.where(sa.or_(Job.target_spec == self.target, Job.target_hash == self.target))
+        if self.text:
+            names = (Job.id, Job.name, Model.name)
+            query = query.join(Model, Job.model_id == Model.id).where(
+                sa.or_(*(name.icontains(self.text, autoescape=True) for name in names))
+            )
+        if self.tag is not None:
+            query = query.where(Job.id.in_(sa.select(JobTag.job_id).where(JobTag.tag == self.tag)))
+        return query
+
+
 def page(
     session: Session,
+    wanted: JobFilter,
     *,
-    owner: str | None,
-    state: JobState | None,
-    target: str | None,
-    text: str | None,
     sort: str,
     descending: bool,
     after: tuple[Any, str] | None,
@@ -50,22 +86,10 @@ def page(
     """Ids of jobs in order of ``sort``, then id.
 
     Args:
-        text: part of the id, of the job's name or of its model's, in any case.
         after: sort value and id of the page's predecessor.
     """
     column: Any = Job.created_at if sort == "created_at" else Job.priority
-    query = sa.select(Job.id)
-    if owner is not None:
-        query = query.where(Job.owner == owner)
-    if state is not None:
-        query = query.where(Job.state == state)
-    if target is not None:
-        query = query.where(sa.or_(Job.target_spec == target, Job.target_hash == target))
-    if text:
-        names = (Job.id, Job.name, Model.name)
-        query = query.join(Model, Job.model_id == Model.id).where(
-            sa.or_(*(name.icontains(text, autoescape=True) for name in names))
-        )
+    query = wanted.ids()
     if after is not None:
         here = sa.tuple_(column, Job.id)
         query = query.where(here < after if descending else here > after)
@@ -73,8 +97,17 @@ def page(
     return session.scalars(query.order_by(*order).limit(limit)).all()
 
 
+def tags(session: Session, job_ids: Collection[str]) -> dict[str, list[str]]:
+    """Tags of jobs that have some, in order, by job."""
+    found: dict[str, list[str]] = {}
+    query = sa.select(JobTag.job_id, JobTag.tag).where(JobTag.job_id.in_(job_ids)).order_by(JobTag.tag)
+    for job, tag in session.execute(query):
+        found.setdefault(job, []).append(tag)
+    return found
+
+
 def parts(session: Session, job_ids: Collection[str]) -> dict[str, JobParts]:
-    """Jobs with model, target and evaluation, by id."""
+    """Jobs with model, target, evaluation and tags, by id."""
     query = (
         sa.select(Job, Model, TargetRow, Evaluation)
         .join(Model, Job.model_id == Model.id)
@@ -82,7 +115,11 @@ def parts(session: Session, job_ids: Collection[str]) -> dict[str, JobParts]:
         .outerjoin(Evaluation, Evaluation.job_id == Job.id)
         .where(Job.id.in_(job_ids))
     )
-    return {job.id: JobParts(job, model, target, check) for job, model, target, check in session.execute(query)}
+    tagged = tags(session, job_ids)
+    return {
+        job.id: JobParts(job, model, target, check, tagged.get(job.id, []))
+        for job, model, target, check in session.execute(query)
+    }
 
 
 def round_counts(session: Session, job_ids: Collection[str]) -> dict[str, tuple[int, int]]:
@@ -201,11 +238,7 @@ def trials(
         failure: ``none`` for those that ran.
         sort: ``id``, ``-id`` or ``latency``; the last leaves out what has none.
     """
-    query = sa.select(Record).where(Record.job_id == job_id)
-    if task is not None:
-        query = query.where(Record.job_task_id == task)
-    if failure is not None:
-        query = query.where(Record.failure.is_(None) if failure == "none" else Record.failure == failure)
+    query = _trials(job_id, task, failure)
     if sort == "latency":
         return session.scalars(_fastest(query, after).limit(limit)).all()
     if after is not None:
@@ -214,7 +247,24 @@ def trials(
     return session.scalars(query.order_by(order).limit(limit)).all()
 
 
-def _fastest(query: sa.Select[Record], after: int | None) -> sa.Select[Record]:
+def count_trials(
+    session: Session, job_id: str, *, task: int | None = None, failure: str | None = None, sort: str = "id"
+) -> int | None:
+    """How many records :func:`trials` has in all; None where they are too many to count."""
+    query = _trials(job_id, task, failure)
+    return total(session, query.where(Record.latency.is_not(None)) if sort == "latency" else query)
+
+
+def _trials(job_id: str, task: int | None, failure: str | None) -> sa.Select[Any]:
+    query = sa.select(Record).where(Record.job_id == job_id)
+    if task is not None:
+        query = query.where(Record.job_task_id == task)
+    if failure is not None:
+        query = query.where(Record.failure.is_(None) if failure == "none" else Record.failure == failure)
+    return query
+
+
+def _fastest(query: sa.Select[Any], after: int | None) -> sa.Select[Any]:
     """The fastest first; the id decides between equals."""
     query = query.where(Record.latency.is_not(None))
     if after is not None:

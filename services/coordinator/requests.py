@@ -12,6 +12,7 @@ from tunesmith.answers.base import Body
 from tunesmith.answers.jobs import BudgetBody
 from tunesmith.dataset.collecting import MAX_PER_TASK, MAX_SHARDS, JobKind
 from tunesmith.dataset.workloads import MAX_OPERATORS
+from tunesmith.job_tags import MAX_COMMENT, MAX_LENGTH, MAX_TAGS, PATTERN
 from tunesmith.names import DEFAULT_SAMPLER, NO_COST_MODEL
 from tunesmith.operators import FORMS
 from tunesmith.options import MAX_PRIORITY, MIN_PRIORITY, JobOptions
@@ -20,6 +21,8 @@ Spec = Annotated[str, StringConstraints(max_length=500)]
 COLLECTING: Final = {"search": DEFAULT_SAMPLER, "allocator": "even", "cost_model": NO_COST_MODEL}
 """Options of collecting jobs that say nothing else."""
 Line = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+TAGS: Final = f"Up to {MAX_TAGS}, of up to {MAX_LENGTH} letters, digits and `. _ : / = + -`."
+TAG_LIST: JsonDict = {"items": {"type": "string", "pattern": PATTERN}, "maxItems": MAX_TAGS}
 NOTHING: JsonDict = {"type": "null"}
 TUNES: JsonDict = {"kind": {"const": "tune"}, "per_task": NOTHING, "shard": {"const": 0}, "shards": {"const": 1}}
 COLLECTS: JsonDict = {"kind": {"const": "collect"}, "per_task": {"type": "integer"}}
@@ -76,6 +79,8 @@ class JobRequest(JobOptions, JobSource):
     model_config = ConfigDict(json_schema_extra=ONE_SOURCE)
 
     name: str = Field("", max_length=200)
+    tags: list[str] = Field([], description=f"Words by which the job is found. {TAGS}", json_schema_extra=TAG_LIST)
+    comment: str = Field("", max_length=MAX_COMMENT)
 
     @model_validator(mode="after")
     def _collecting_defaults(self) -> JobRequest:
@@ -86,11 +91,13 @@ class JobRequest(JobOptions, JobSource):
 
 
 class JobChange(Body):
-    """What may be changed while a job is under way; absent members stay."""
+    """What may be changed; absent members stay. Priority and budget can be changed while the job is under way."""
 
     priority: int | None = Field(None, ge=MIN_PRIORITY, le=MAX_PRIORITY)
     budget: BudgetBody | None = None
     name: str | None = Field(None, max_length=200)
+    tags: list[str] | None = Field(None, description=f"In place of those that it has. {TAGS}", json_schema_extra=TAG_LIST)
+    comment: str | None = Field(None, max_length=MAX_COMMENT)
 
 
 class TrainRequest(Body):

@@ -203,6 +203,14 @@ class Api:
         """Who did what, newest first; for operators."""
         return self._with(lambda c: c.audit(owner, limit, cursor).model_dump(mode="json"))
 
+    def update(self, job_id: str, **values: Any) -> Json:
+        """Change a job."""
+        return self._with(lambda c: c.update(job_id, **values).model_dump(mode="json"))
+
+    def delete(self, job_id: str) -> None:
+        """Delete a job that is over."""
+        self._with(lambda c: c.delete_job(job_id))
+
     def act(self, job_id: str, action: str) -> None:
         """Cancel, pause or resume."""
         self._with(lambda c: {"cancel": c.cancel, "pause": c.pause, "resume": c.resume}[action](job_id))

@@ -64,8 +64,8 @@ def mount(app: FastAPI, *, base_url: str, secret: str, login_limit: str, headers
 
 def _pages(context: Context, clients: Clients) -> None:
     @ui.page("/")
-    def overview_page() -> None:
-        overview.build(context)
+    def overview_page(tag: str = "") -> None:
+        overview.build(context, tag)
 
     @ui.page("/jobs/{job_id}")
     def job_page(job_id: str) -> None:

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from nicegui import ui
 
 from services.dashboard import format as fmt
 from services.dashboard.api import Api, Json
 from services.dashboard.charts import best_so_far
-from services.dashboard.context import Context, Visitor, keep_fresh
+from services.dashboard.context import Context, Visitor, at_once, keep_fresh
+from services.dashboard.job_edit import Buttons
 from services.dashboard.job_parts import Decisions, EventLog, Failures, TaskTable
 from services.dashboard.overview import ACTIVE, done, model_name, target_text
 from services.dashboard.parts import Banner, Figure, empty, paint
 from services.dashboard.theme import frame
-from tunesmith.errors import TunesmithError
 from tunesmith.measuring.checked import CheckState, against_float32
 from tunesmith.measuring.ratio import Verdict
 from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
-
-ACTIONS = {
-    "pause": ("Pause", "pause", {"queued", "running"}),
-    "resume": ("Resume", "play_arrow", {"paused"}),
-    "cancel": ("Cancel", "stop", {"queued", "preparing", "running", "paused", "finishing"}),
-}
-
 
 REASONS = {
     "trials": "all trials spent",
@@ -87,8 +82,8 @@ def _from_float32(job: dict[str, Any]) -> str:
 class Header:
     """Name, state, what is tuned with what, and the buttons."""
 
-    def __init__(self, visitor: Visitor, job_id: str) -> None:
-        self._visitor, self._job_id = visitor, job_id
+    def __init__(self, visitor: Visitor, job_id: str, changed: Callable[[], Awaitable[None]]) -> None:
+        self._tagged: list[str] = []
         with ui.element("section").classes("ts-card"):
             with ui.row().classes("w-full items-start justify-between gap-3"):
                 with ui.element("div").style("min-width:0; flex:1"):
@@ -96,9 +91,9 @@ class Header:
                         self._name = ui.label(job_id).classes("ts-title").props("role=heading aria-level=1")
                         self._state = paint(ui.label(), "queued").mark("state")
                     self._facts = ui.label().classes("ts-soft mt-1")
-                with ui.row().classes("gap-2 items-center"):
-                    ui.link("Submit one like it", f"/submit?like={job_id}").classes("ts-link")
-                    self._buttons = {a: self._button(a) for a in ACTIONS}
+                    self._tags = ui.row().classes("gap-1 mt-1").mark("tags")
+                    self._comment = ui.label().classes("ts-wrap mt-1").style("white-space:pre-wrap")
+                self._buttons = Buttons(visitor, job_id, changed)
             self._bar = ui.element("div").classes("ts-bar mt-3").props("role=progressbar aria-label='Budget spent'")
             with self._bar:
                 self._fill = ui.element("i").style("width:0%")
@@ -108,26 +103,21 @@ class Header:
         self._name.set_text(job.get("name") or model_name(job) or job["id"])
         paint(self._state, job["state"])
         self._facts.set_text(facts(job))
-        for action, button in self._buttons.items():
-            button.set_visibility(job["state"] in ACTIONS[action][2])
+        self._show_tags(job["tags"])
+        self._comment.set_text(job["comment"])
+        self._comment.set_visibility(bool(job["comment"]))
+        self._buttons.show(job)
         percent = round(100 * done(job))
         self._fill.style(f"width:{percent}%")
         self._bar.props(f"aria-valuenow={percent} aria-valuemin=0 aria-valuemax=100")
 
-    def _button(self, action: str) -> ui.button:
-        label, icon, _ = ACTIONS[action]
-
-        async def click() -> None:
-            try:
-                await self._visitor.call(lambda api: api.act(self._job_id, action))
-            except TunesmithError as error:
-                ui.notify(f"{error.title}: {error.detail}", type="negative")
-            else:
-                ui.notify(f"{label} requested", type="positive")
-
-        button = ui.button(label, icon=icon, on_click=click).props("outline no-caps dense").classes("px-3")
-        button.set_visibility(False)
-        return button
+    def _show_tags(self, tags: list[str]) -> None:
+        if tags != self._tagged:
+            self._tagged = tags
+            self._tags.clear()
+            with self._tags:
+                for tag in tags:
+                    ui.link(tag, f"/?{urlencode({'tag': tag})}").classes("ts-badge ts-idle")
 
 
 class Notices:
@@ -311,7 +301,8 @@ def build(context: Context, job_id: str) -> None:
     visitor = context.visitor()
     with frame("Job", logged_in=visitor.logged_in, on_logout=visitor.logout):
         banner = Banner()
-        header, notices, figures, curve = Header(visitor, job_id), Notices(), Figures(), Curve()
+        header = Header(visitor, job_id, lambda: at_once(refresh, banner))
+        notices, figures, curve = Notices(), Figures(), Curve()
         tasks, decisions = TaskTable(job_id), Decisions()
         with ui.element("div").classes("ts-two"):
             with ui.column().classes("gap-4 w-full"):

@@ -22,10 +22,11 @@ LINK = """<q-td :props="props"><a v-if="props.row.link" :href="props.row.link">{
 
 @dataclass(frozen=True)
 class Rows:
-    """Part of a list: a text for each column by its name, and ``link``, where the first one leads."""
+    """Part of a list of ``total`` rows: a text for each column by its name, and ``link``, where the first one leads."""
 
     items: list[Json]
     next_cursor: str | None = None
+    total: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def build(context: Context, listing: Listing, find: str) -> None:
             table.update()
         nothing.set_visibility(not rows)
         table.set_visibility(bool(rows))
-        pager.show(last.next_cursor, len(rows), PAGE)
+        pager.show(last.next_cursor, len(rows), PAGE, last.total)
         return 5.0
 
     async def narrowed() -> None:

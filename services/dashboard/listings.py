@@ -21,7 +21,7 @@ def _ago(stamp: str | None) -> str:
 
 def _workloads(api: Api, find: str | None, cursor: str | None) -> Rows:
     page = api.workloads(find, PAGE, cursor)
-    return Rows([workload_row(each) for each in page["items"]], page["next_cursor"])
+    return Rows([workload_row(each) for each in page["items"]], page["next_cursor"], page["total"])
 
 
 def workload_row(workload: Json) -> Json:
@@ -39,7 +39,7 @@ def workload_row(workload: Json) -> Json:
 
 def _models(api: Api, find: str | None, cursor: str | None) -> Rows:
     page = api.cost_models(PAGE, cursor)
-    return Rows([cost_model_row(each) for each in page["items"]], page["next_cursor"])
+    return Rows([cost_model_row(each) for each in page["items"]], page["next_cursor"], page["total"])
 
 
 def cost_model_row(model: Json) -> Json:
@@ -58,7 +58,8 @@ def cost_model_row(model: Json) -> Json:
 
 
 def _devices(api: Api, find: str | None, cursor: str | None) -> Rows:
-    return Rows([device_row(each) for each in api.devices()])
+    rows = [device_row(each) for each in api.devices()]
+    return Rows(rows, total=len(rows))
 
 
 def device_row(device: Json) -> Json:
@@ -98,22 +99,22 @@ def _workers(api: Api, find: str | None, cursor: str | None) -> Rows:
         }
         for each in api.queues()
     ]
-    return Rows([*lines, *queues])
+    rows = [*lines, *queues]
+    return Rows(rows, total=len(rows))
 
 
 def _keys(api: Api, find: str | None, cursor: str | None) -> Rows:
-    return Rows(
-        [
-            {
-                "id": each["id"],
-                "owner": each["owner"],
-                "scopes": ", ".join(each["scopes"]),
-                "state": "revoked" if each["revoked"] else "valid",
-                "made": each["created_at"],
-            }
-            for each in api.api_keys()
-        ]
-    )
+    rows = [
+        {
+            "id": each["id"],
+            "owner": each["owner"],
+            "scopes": ", ".join(each["scopes"]),
+            "state": "revoked" if each["revoked"] else "valid",
+            "made": each["created_at"],
+        }
+        for each in api.api_keys()
+    ]
+    return Rows(rows, total=len(rows))
 
 
 def _audit(api: Api, find: str | None, cursor: str | None) -> Rows:
@@ -129,7 +130,7 @@ def _audit(api: Api, find: str | None, cursor: str | None) -> Rows:
         }
         for each in page["items"]
     ]
-    return Rows(lines, page["next_cursor"])
+    return Rows(lines, page["next_cursor"], page["total"])
 
 
 LISTINGS = (

@@ -32,7 +32,8 @@ SLOTS = {
     "state": """<q-td :props="props"><span :class="'ts-badge ts-' + props.row.colour">{{ props.row.state_text }}</span>
       </q-td>""",
     "name": """<q-td :props="props"><a :href="'/jobs/' + encodeURIComponent(props.row.id)">{{ props.row.name }}</a>
-      <div class="ts-soft">{{ props.row.model }}</div></q-td>""",
+      <div class="ts-soft">{{ props.row.model }}</div>
+      <span v-for="tag in props.row.tags" class="ts-badge ts-idle">{{ tag }}</span></q-td>""",
     "target": """<q-td :props="props"><div style="max-width:220px; white-space:normal">{{ props.row.target }}
       <div v-if="props.row.waiting" class="ts-soft">waiting for {{ props.row.waiting }}</div></div></q-td>""",
     "reference": """<q-td :props="props">{{ props.row.reference_text }}
@@ -63,6 +64,7 @@ def row(job: dict[str, Any]) -> dict[str, Any]:
         "colour": COLOURS.get(job["state"], "idle"),
         "name": job.get("name") or model_name(job) or job["id"],
         "model": model_name(job) if job.get("name") not in (None, "", model_name(job)) else "",
+        "tags": job.get("tags") or [],
         "target": target_text(job) + (" (simulated)" if job.get("simulated") else ""),
         "waiting": waiting.get("device_class", ""),
         **_reference(job.get("reference")),
@@ -177,7 +179,7 @@ class JobsTable:
 
     def __init__(self, grow: Any) -> None:
         self._empty = empty("rocket_launch", "No job yet", "Submit one with the commands below; it shows up here.")
-        self._none = empty("search_off", "No such job", "No job has this in its name, or is in this state.")
+        self._none = empty("search_off", "No such job", "No job has this name, this tag or this state.")
         self._table = ui.table(columns=COLUMNS, rows=[], row_key="id", selection="multiple")
         self._table.classes("ts-table w-full").props("flat")
         for name, template in SLOTS.items():
@@ -185,14 +187,15 @@ class JobsTable:
         for place, label in CHOICE.items():
             self._table.add_slot(place, f'<q-checkbox v-model="props.selected" dense {label} />')
         self._more = ui.button("Show older jobs", on_click=grow).props("flat no-caps").classes("self-center")
+        self._total = ui.label().classes("ts-soft")
 
     @property
     def chosen(self) -> list[str]:
         """Ids of the jobs that are ticked."""
         return [row["id"] for row in self._table.selected]
 
-    def show(self, rows: list[dict[str, Any]], *, more: bool, some: bool) -> None:
-        """Replace the rows; with ``some`` they are those that were asked for."""
+    def show(self, rows: list[dict[str, Any]], *, total: int | None, more: bool, some: bool) -> None:
+        """Replace the rows of ``total``; with ``some`` they are those that were asked for."""
         if rows != self._table.rows:
             self._table.rows = rows
             self._table.update()
@@ -200,10 +203,11 @@ class JobsTable:
         self._none.set_visibility(not rows and some)
         self._table.set_visibility(bool(rows))
         self._more.set_visibility(more)
+        self._total.set_text(f"{len(rows):,} of {total:,}" if rows and total is not None else "")
 
 
-def build(context: Context) -> None:
-    """Fill the overview page."""
+def build(context: Context, tag: str) -> None:
+    """Fill the overview page; ``tag``: of the jobs that are shown first."""
     visitor = context.visitor()
     pages = 1
 
@@ -224,6 +228,9 @@ def build(context: Context) -> None:
                     compared = ui.button("Compare", icon="stacked_line_chart").props("outline no-caps dense")
             with ui.row().classes("items-center gap-3"):
                 find = ui.input("Find").props("dense outlined clearable debounce=300")
+                tagged = ui.input("Tag", value=tag).props("dense outlined clearable debounce=300")
+                owner = ui.input("Owner").props("dense outlined clearable debounce=300")
+                owner.set_visibility(visitor.logged_in)
                 state = ui.select({"": "Any state", **{each.value: words(each.value) for each in JobState}}, value="")
                 state.props("dense outlined label=State")
             table = JobsTable(grow)
@@ -235,12 +242,13 @@ def build(context: Context) -> None:
         _hint(own_url())
 
     async def refresh() -> float:
-        wanted = {"q": find.value or None, "state": state.value or None}
-        jobs, cursor = await visitor.call(lambda api: _load(api, pages, wanted))
+        fields = {"q": find, "state": state, "tag": tagged, "owner": owner}
+        wanted = {name: field.value or None for name, field in fields.items()}
+        jobs, cursor, total = await visitor.call(lambda api: _load(api, pages, wanted))
         devices = await visitor.call(lambda api: api.devices())
         rows = [row(j) for j in jobs]
         more = cursor is not None
-        table.show(rows, more=more, some=any(wanted.values()))
+        table.show(rows, total=total, more=more, some=any(wanted.values()))
         strip.show(devices)
         busy = sum(r["state"] in ACTIVE for r in rows)
         suffix = "+" if more else ""
@@ -254,20 +262,22 @@ def build(context: Context) -> None:
         await at_once(refresh, banner)
 
     keep_fresh(refresh, banner, "/")
-    for field in (find, state):
+    for field in (find, state, tagged, owner):
         field.on_value_change(changed)
 
 
-def _load(api: Any, pages: int, wanted: dict[str, Any]) -> tuple[list[dict[str, Any]], str | None]:
+def _load(api: Any, pages: int, wanted: dict[str, Any]) -> tuple[list[dict[str, Any]], str | None, int | None]:
+    """The first pages of the jobs that are wanted, where the next one begins, and how many there are in all."""
     jobs: list[dict[str, Any]] = []
     cursor: str | None = None
+    total: int | None = None
     for _ in range(pages):
         page = api.jobs(PAGE, cursor, **wanted)
         jobs += page["items"]
-        cursor = page.get("next_cursor")
+        cursor, total = page["next_cursor"], page["total"]
         if cursor is None:
             break
-    return jobs, cursor
+    return jobs, cursor, total
 
 
 def _hint(url: str) -> None:

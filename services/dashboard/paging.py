@@ -28,19 +28,21 @@ class Pager:
         """The cursor of the page that is looked at."""
         return self._cursors[-1]
 
-    def show(self, next_cursor: str | None, count: int, size: int) -> None:
+    def show(self, next_cursor: str | None, count: int, size: int, total: int | None) -> None:
         """Say where in the list the page is.
 
         Args:
             next_cursor: cursor of the page behind this one; None for the last.
             count: items of this page.
             size: items of a full page.
+            total: items of the whole list; None where nobody counted them.
         """
         self._next = next_cursor
         self._back.set_visibility(len(self._cursors) > 1)
         self._more.set_visibility(next_cursor is not None)
         first = size * (len(self._cursors) - 1)
-        self._place.set_text(f"{first + 1:,} to {first + count:,}" if count else "")
+        of = "" if total is None else f" of {total:,}"
+        self._place.set_text(f"{first + 1:,} to {first + count:,}{of}" if count else "")
 
     def rewind(self) -> None:
         """Begin again, with another list."""

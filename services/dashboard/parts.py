@@ -76,3 +76,21 @@ def empty(icon: str, title: str, text: str) -> ui.element:
         ui.label(title).classes("font-semibold mt-2")
         ui.label(text).classes("ts-soft")
     return box
+
+
+async def agreed(title: str, text: str, *, yes: str, no: str) -> bool:
+    """Ask before something that cannot be undone; True when the visitor wants it.
+
+    Args:
+        yes: what the button says that does it.
+        no: what the one says that does not.
+    """
+    with ui.dialog().props(f'aria-label="{title}"') as dialog, ui.card().classes("ts-dialog"):
+        ui.label(title).classes("ts-head").props("role=heading aria-level=2")
+        ui.label(text)
+        with ui.row().classes("w-full justify-end"):
+            ui.button(no, on_click=lambda: dialog.submit(False)).props("flat no-caps")
+            ui.button(yes, on_click=lambda: dialog.submit(True)).props("no-caps unelevated color=negative")
+    answer = await dialog
+    dialog.delete()
+    return bool(answer)

@@ -137,7 +137,7 @@ def build(context: Context, job_id: str, view: View) -> None:
         now = View(order.value, task.value or None, failure.value or None)
         page = await visitor.call(lambda api: api.trials(job_id, **now.wanted(), limit=PAGE, cursor=pager.cursor))
         grid.show(page, dict(task.options))
-        pager.show(page["next_cursor"], len(page["items"]), PAGE)
+        pager.show(page["next_cursor"], len(page["items"]), PAGE, page["total"])
         return 4.0
 
     async def changed() -> None:

@@ -12,9 +12,10 @@ from typing import Any
 import httpx2
 from pydantic import BaseModel
 
+from tunesmith.answers.curves import ForecastBody
 from tunesmith.answers.events import EventBody
 from tunesmith.answers.fleet import AuditBody, DeviceBody, NewKeyBody
-from tunesmith.answers.jobs import FailureBody, ForecastBody, JobBody, TaskBody
+from tunesmith.answers.jobs import FailureBody, JobBody, TaskBody
 from tunesmith.answers.models import ModelBody, ModelTaskBody
 
 BEGAN = "2026-01-01T00:00:00Z"

@@ -33,7 +33,11 @@ class Answer(BaseModel):
 
 
 class Page(Answer, Generic[Item]):
-    """Part of a list; ``next_cursor`` is null on the last page."""
+    """Part of a list; ``next_cursor`` is null on the last page.
+
+    ``total``: items of the whole list. Null where they are not counted, and where there are more than 100,000.
+    """
 
     items: list[Item]
     next_cursor: str | None = None
+    total: int | None = None

@@ -162,6 +162,7 @@ class JobBody(JobOptions, JobHead):
     that was checked has none, ``reference_missing`` says why.
     ``precision`` is ``auto`` until it is chosen. ``notes``: why it was chosen, and what was asked of the model's
     preparation and could not be had.
+    ``tags`` and ``comment`` are its owner's, see ``PATCH /v1/jobs/{job_id}``.
     """
 
     model_config = ConfigDict(json_schema_serialization_defaults_required=True, json_schema_extra=_state_options)
@@ -170,6 +171,8 @@ class JobBody(JobOptions, JobHead):
     per_task: int | None = None
     shard: int = 0
     shards: int = 1
+    tags: list[str] = []
+    comment: str = ""
     simulated: bool
     budget: BudgetBody
     progress: Progress
@@ -275,30 +278,6 @@ class FamilyBody(Answer):
     budget_share: float
 
 
-class CurvePoint(BaseModel):
-    """Estimated latency of the model after some trials.
-
-    ``seconds`` is when that was known, ``device_seconds`` time spent running candidates. ``tasks_rough`` tasks had no
-    round until then, and count at the rough latency of their default schedules.
-    """
-
-    trials: int
-    seconds: float
-    device_seconds: float
-    latency: float
-    tasks_rough: int = 0
-
-
-class CurveBody(BaseModel):
-    """Best-so-far, down-sampled, summed over the tunable ``tasks``. Empty until each of them has a latency: a rough one
-    of its default schedule, which a job takes as it begins, or a measured one."""
-
-    untuned: float | None
-    tasks: int
-    tasks_measured: int
-    points: list[CurvePoint]
-
-
 class RoundBody(Answer):
     """One round of one task."""
 
@@ -363,25 +342,6 @@ class DecisionBody(BaseModel):
     expected: float | None
     saved: float | None
     created_at: dt.datetime
-
-
-class ForecastBody(Answer):
-    """What is expected of a job when its budget is spent; null while that cannot be told.
-
-    ``expected``, ``low`` and ``high`` are seconds of one run of the model, as the estimate from its tasks, the last two
-    an interval that is meant to hold it with probability ``level``. ``rounds`` are those to come till then.
-    ``passes_reference_in``: seconds of further tuning after which a job whose check is done is expected to be as fast
-    as its ``reference``; null where it is already, or that cannot be told.
-    """
-
-    seconds: float | None
-    rounds: int | None
-    current: float | None
-    expected: float | None
-    low: float | None
-    high: float | None
-    level: float
-    passes_reference_in: float | None = None
 
 
 class FailureBody(Answer):

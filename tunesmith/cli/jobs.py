@@ -15,7 +15,7 @@ from tunesmith.cli.progress import follow, shown, waits_for
 from tunesmith.cli.summary import outputs
 from tunesmith.client import Client, Forecast, Job
 from tunesmith.dataset.collecting import JobKind
-from tunesmith.errors import JobFailed, NotFound, from_problem
+from tunesmith.errors import InvalidInput, JobFailed, NotFound, from_problem
 from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
 from tunesmith.states import JobState
 
@@ -41,6 +41,8 @@ def list_(
     state: Annotated[str | None, typer.Option(help="Only jobs in this state.")] = None,
     target: Annotated[str | None, typer.Option(help="Only jobs for this target: as submitted, or its hash.")] = None,
     find: Annotated[str | None, typer.Option(help="Only jobs with this in the id, the name or the model's.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only jobs with this tag.")] = None,
+    owner: Annotated[str | None, typer.Option(help="Only jobs of this owner; for operators.")] = None,
     sort: Annotated[Order, typer.Option(help="Sort order; a minus sign means descending.")] = Order.NEWEST,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -50,7 +52,8 @@ def list_(
 ) -> None:
     """List jobs, newest first."""
     with connect(server, key) as client:
-        page = client.jobs(state=state, target=target, sort=sort.value, limit=limit, cursor=cursor, q=find)
+        wanted = {"state": state, "target": target, "sort": sort.value, "q": find, "tag": tag, "owner": owner}
+        page = client.jobs(**wanted, limit=limit, cursor=cursor)  # type: ignore[arg-type]
     rows = [
         (job.id, job.state.value, _trials(job), _latency(job), speed_up(job.latency), job.name) for job in page.items
     ]
@@ -122,14 +125,20 @@ def set_(
     trials: Annotated[int | None, typer.Option(help="New budget of trials.")] = None,
     time: Annotated[float | None, typer.Option(help="New budget of seconds.")] = None,
     name: Annotated[str | None, typer.Option(help="New name.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tags in place of the old ones; may be repeated.")] = None,
+    no_tags: Annotated[bool, typer.Option("--no-tags", help="Take away every tag.")] = False,
+    comment: Annotated[str | None, typer.Option(help="New comment.")] = None,
     as_json: Json = False,
     server: Server = None,
     key: Key = None,
 ) -> None:
-    """Change a job's priority, budget or name."""
+    """Change a job's name, tags or comment; before its end priority and budget, too."""
+    if tag and no_tags:
+        raise InvalidInput("--tag gives the job tags and --no-tags takes them away: leave one out", field="no_tags")
+    values = {"priority": priority, "trials": trials, "seconds": time, "name": name, "comment": comment}
     with connect(server, key) as client:
         job = chosen(client, job)
-        _show(client.update(job, priority=priority, trials=trials, seconds=time, name=name), as_json)
+        _show(client.update(job, **values, tags=[] if no_tags else tag or None), as_json)  # type: ignore[arg-type]
 
 
 @app.command()
@@ -194,6 +203,8 @@ def _show(job: Job, as_json: bool, forecast: Forecast | None = None) -> None:
         ("job", job.id),
         ("name", job.name),
         ("state", job.state.value),
+        *([("tags", ", ".join(job.tags))] if job.tags else []),
+        *([("comment", job.comment)] if job.comment else []),
         ("labels" if job.kind is JobKind.COLLECT else "trials", _trials(job)),
         ("tasks", _tasks(job)),
         ("time", duration(job.progress.seconds)),

@@ -9,13 +9,13 @@
 """
 
 from tunesmith.answers.base import Page
+from tunesmith.answers.curves import ForecastBody as Forecast
 from tunesmith.answers.events import EventBody as Event
 from tunesmith.answers.fleet import AuditBody as AuditEntry
 from tunesmith.answers.fleet import DeviceBody as Device
 from tunesmith.answers.fleet import KeyBody as ApiKey
 from tunesmith.answers.fleet import NewKeyBody as NewApiKey
 from tunesmith.answers.jobs import FailureBody as Failure
-from tunesmith.answers.jobs import ForecastBody as Forecast
 from tunesmith.answers.jobs import JobBody as Job
 from tunesmith.answers.jobs import Latency, Progress, Verified
 from tunesmith.answers.jobs import TaskBody as JobTask

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import time
-import uuid
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,20 +16,20 @@ import httpx2
 from tunesmith.answers.base import Page
 from tunesmith.answers.events import EventBody
 from tunesmith.answers.fleet import AuditBody, DeviceBody, KeyBody, NewKeyBody
-from tunesmith.answers.jobs import FailureBody, ForecastBody, JobBody, TaskBody
 from tunesmith.answers.models import ModelBody, ModelTaskBody
 from tunesmith.client import events
 from tunesmith.client.cost_models import CostModels
+from tunesmith.client.jobs import Jobs
 from tunesmith.client.records import Dataset
 from tunesmith.client.transport import RESTART_SECONDS, Transport
 from tunesmith.client.trials import Trials
-from tunesmith.errors import InvalidInput, NotAModel, TunesmithError, from_problem
+from tunesmith.errors import NotAModel, TunesmithError, from_problem
 from tunesmith.full_disk import writing
 from tunesmith.names import DEFAULT_URL
 from tunesmith.states import ModelState
 
 
-class Client(Dataset, CostModels, Trials):
+class Client(Jobs, Dataset, CostModels, Trials):
     """Talks to one coordinator; close it or use it in a ``with`` statement. Not for several threads at once.
 
     Args:
@@ -155,143 +154,6 @@ class Client(Dataset, CostModels, Trials):
         answer = self._transport.get("/v1/audit", owner=owner, limit=limit, cursor=cursor)
         return Page[AuditBody].read(answer)
 
-    # Jobs
-
-    def submit(
-        self,
-        *,
-        target: str | dict[str, Any],
-        model_id: str | None = None,
-        operator: str | None = None,
-        operators: Sequence[str] | None = None,
-        trials: int | None = None,
-        seconds: float | None = None,
-        stop_when_converged: bool = False,
-        **options: Any,
-    ) -> JobBody:
-        """Submit a job; returns at once.
-
-        Args:
-            target: short name, TVM tag or target JSON.
-            model_id: what to tune, or
-            operator: an operator spec such as ``gemm:1024x1024x1024:float32``, or
-            operators: several specs of one precision, for a collecting job.
-            trials: budget of measured candidates.
-            seconds: budget of time; at least one of the two.
-            stop_when_converged: end early when nothing more is gained.
-            **options: the job's ``name``, fields of :class:`tunesmith.options.JobOptions`, and of a collecting job its
-                ``kind``, ``per_task``, ``shard`` and ``shards``; None leaves the server's default.
-        """
-        budget = {"trials": trials, "seconds": seconds, "stop_when_converged": stop_when_converged}
-        source = {"model_id": model_id, "operator": operator, "operators": operators}
-        body = {**source, "target": target, **options}
-        body = {key: value for key, value in body.items() if value is not None}
-        body["budget"] = {key: value for key, value in budget.items() if value is not None}
-        answer = self._transport.request(
-            "POST", "/v1/jobs", repeat=True, json=body, headers={"idempotency-key": uuid.uuid4().hex}
-        )
-        return JobBody.read(answer.json())
-
-    def jobs(
-        self,
-        *,
-        state: str | None = None,
-        target: str | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-        sort: str | None = None,
-        q: str | None = None,
-    ) -> Page[JobBody]:
-        """Jobs, newest first; ``q`` is a part of the id, the name or the model's name."""
-        wanted = {"state": state, "target": target, "limit": limit, "cursor": cursor, "sort": sort, "q": q}
-        return Page[JobBody].read(self._transport.get("/v1/jobs", **wanted))  # type: ignore[arg-type]
-
-    def job(self, job_id: str, patience: float = 0.0) -> JobBody:
-        """One job.
-
-        Args:
-            job_id: which one.
-            patience: seconds for which a server that does not answer is asked again; a restart takes a few.
-        """
-        return JobBody.read(self._transport.get(f"/v1/jobs/{job_id}", patience=patience))
-
-    def wait(self, job_id: str, timeout: float | None = None, poll: float = 0.5) -> JobBody:
-        """Wait until a job has ended, whichever way.
-
-        Raises:
-            TunesmithError: when it takes longer than ``timeout`` seconds.
-        """
-        end = None if timeout is None else time.monotonic() + timeout
-        while not (job := self.job(job_id, RESTART_SECONDS)).done:
-            if end is not None and time.monotonic() > end:
-                waits = "".join(f", and waits: {what} {name}" for what, name in (job.waiting_for or {}).items())
-                raise TunesmithError(
-                    f"the job {job_id} did not end within {timeout:g} s; it is {job.state.value}, "
-                    f"after {job.progress.trials} trials{waits}"
-                )
-            time.sleep(poll)
-        return job
-
-    def cancel(self, job_id: str) -> JobBody:
-        """Cancel a job; its measurements are kept."""
-        return self._act(job_id, "cancel")
-
-    def pause(self, job_id: str) -> JobBody:
-        """Open no more rounds."""
-        return self._act(job_id, "pause")
-
-    def resume(self, job_id: str) -> JobBody:
-        """Resume a paused job."""
-        return self._act(job_id, "resume")
-
-    def delete_job(self, job_id: str) -> None:
-        """Remove a job that is over; its records stay. Raises Conflict before."""
-        self._transport.request("DELETE", f"/v1/jobs/{job_id}")
-
-    def update(
-        self,
-        job_id: str,
-        *,
-        priority: int | None = None,
-        trials: int | None = None,
-        seconds: float | None = None,
-        name: str | None = None,
-    ) -> JobBody:
-        """Change a job's priority, budget or name."""
-        budget = {key: value for key, value in (("trials", trials), ("seconds", seconds)) if value is not None}
-        given = {"priority": priority, "name": name}
-        body: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
-        if budget:
-            body["budget"] = budget
-        if not body:
-            raise InvalidInput("nothing to set: give --priority, --trials, --time or --name")
-        return JobBody.read(self._transport.request("PATCH", f"/v1/jobs/{job_id}", json=body).json())
-
-    def tasks(self, job_id: str) -> list[TaskBody]:
-        """A job's tasks."""
-        return [TaskBody.read(item) for item in self._transport.items(f"/v1/jobs/{job_id}/tasks")]
-
-    def curve(self, job_id: str) -> dict[str, Any]:
-        """Best-so-far, down-sampled by the server."""
-        return dict(self._transport.get(f"/v1/jobs/{job_id}/curve"))
-
-    def forecast(self, job_id: str) -> ForecastBody:
-        """What a job is expected to come to."""
-        return ForecastBody.read(self._transport.get(f"/v1/jobs/{job_id}/forecast"))
-
-    def failures(self, job_id: str) -> list[FailureBody]:
-        """How many of a job's candidates failed, by class."""
-        return [FailureBody.read(item) for item in self._transport.items(f"/v1/jobs/{job_id}/failures")]
-
-    def rounds(self, job_id: str) -> Iterator[dict[str, Any]]:
-        """A job's rounds, oldest first."""
-        return self._transport.items(f"/v1/jobs/{job_id}/rounds", limit=200)
-
-    def decisions(self, job_id: str, newest: int) -> list[dict[str, Any]]:
-        """Why the newest of a job's rounds were chosen, newest first; 200 at most."""
-        page = self._transport.get(f"/v1/jobs/{job_id}/decisions", sort="-number", limit=newest)
-        return list(page["items"])
-
     # Events
 
     def events(self, job_id: str, after: int = 0, limit: int = 200) -> list[EventBody]:
@@ -382,6 +244,3 @@ class Client(Dataset, CostModels, Trials):
         """Believe the champion of a workload on a target no longer; what changed."""
         path, body = f"/v1/workloads/{workload}/revoke", {"target": target, "reason": reason}
         return dict(self._transport.request("POST", path, json=body).json())
-
-    def _act(self, job_id: str, action: str) -> JobBody:
-        return JobBody.read(self._transport.request("POST", f"/v1/jobs/{job_id}/{action}").json())

@@ -29,5 +29,7 @@ def list_audit(
     before = None if cursor is None else decode_number(cursor, 0)
     with context.reading() as session:
         found = audit.page(session, owner=owner, before=before, limit=limit + 1)
+        total = audit.count(session, owner)
     items = [AuditBody.of(row) for row in found[:limit]]
-    return Page(items=items, next_cursor=str(items[-1].id) if len(found) > limit else None)
+    more = str(items[-1].id) if len(found) > limit else None
+    return Page(items=items, next_cursor=more, total=total)

@@ -13,6 +13,7 @@ from db.queries import by_key, fleet
 from db.queries import devices as device_rows
 from db.queries.dataset import targets_named
 from db.queries.jobs import owner_of as owner_of_job
+from db.queries.totals import total
 from db.transactions import training
 from db.transactions.keys import create
 from db.transactions.locks import lock_operators
@@ -133,9 +134,11 @@ def list_cost_models(
     """Cost models of the caller's jobs, newest first."""
     before = decode_time(cursor)
     with context.reading() as session:
-        rows = fleet.cost_models(session, owner=caller.filter, job_id=job, before=before, limit=limit + 1)
+        wanted = fleet.cost_models_of(caller.filter, job)
+        rows, count = fleet.cost_models(session, wanted, before=before, limit=limit + 1), total(session, wanted)
     more = encode_place(rows[limit - 1].created_at, rows[limit - 1].id) if len(rows) > limit else None
-    return Page(items=[CostModelBody.of(row, target=row.target_hash) for row in rows[:limit]], next_cursor=more)
+    items = [CostModelBody.of(row, target=row.target_hash) for row in rows[:limit]]
+    return Page(items=items, next_cursor=more, total=count)
 
 
 @router.post("/costmodels/train", status_code=202)

@@ -30,11 +30,12 @@ def submit_job(
 
 
 _JOB = "/{job_id}"
+_CHANGED = "Change name, tags or comment; of a job that is under way priority and budget, too."
 router.get("", name="list_jobs", description="Jobs, newest first unless asked otherwise.")(jobs.page)
 router.get(_JOB, name="show_job", description="One job.")(jobs.show)
 router.post(f"{_JOB}/cancel", name="cancel_job", description="Cancel a job; its measurements are kept.")(jobs.cancel)
 router.post(f"{_JOB}/pause", name="pause_job", description="Open no further rounds.")(jobs.pause)
 router.post(f"{_JOB}/resume", name="resume_job", description="Resume a paused job.")(jobs.resume)
-router.patch(_JOB, name="change_job", description="Change priority, budget or name.")(jobs.change)
+router.patch(_JOB, name="change_job", description=_CHANGED)(jobs.change)
 _DELETED = "Delete a finished job. Its records stay in the dataset."
 router.delete(_JOB, status_code=204, name="delete_job", description=_DELETED)(jobs.delete)

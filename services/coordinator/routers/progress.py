@@ -118,8 +118,10 @@ def job_trials(
     with context.reading() as session:
         visible(session, caller, job_id)
         found = jobs.trials(session, job_id, after=after, limit=limit + 1, task=task, failure=failure, sort=sort)
+        total = jobs.count_trials(session, job_id, task=task, failure=failure, sort=sort)
     items = [TrialBody.of(row, **trials.renamed(row)) for row in found[:limit]]
-    return Page(items=items, next_cursor=str(found[limit - 1].id) if len(found) > limit else None)
+    more = str(found[limit - 1].id) if len(found) > limit else None
+    return Page(items=items, next_cursor=more, total=total)
 
 
 @router.get("/decisions")

@@ -12,6 +12,7 @@ from db.models import WorkloadRow
 from db.queries import by_key, champions, dataset, record_imports
 from db.queries.dataset import Group, RecordFilter, RecordPart
 from db.queries.jobs import owner_of
+from db.queries.totals import total
 from services.coordinator import exports
 from services.coordinator.auth import Caller, InCaller
 from services.coordinator.context import InContext
@@ -133,11 +134,13 @@ def list_workloads(
     """Tensor programs that have records, newest first."""
     before = decode_time(cursor)
     with context.reading() as session:
-        rows = dataset.workloads(session, family=family, target=target, text=q, before=before, limit=limit + 1)
+        wanted = dataset.measured_workloads(session, family=family, target=target, text=q)
+        rows = dataset.workloads(session, wanted, before=before, limit=limit + 1)
         counts = dataset.groups(session, [row.hash for row in rows[:limit]])
+        count = total(session, wanted)
     more = encode_place(rows[limit - 1].created_at, rows[limit - 1].hash) if len(rows) > limit else None
     items = [WorkloadBody.of(row, **_about(row, counts)) for row in rows[:limit]]
-    return Page(items=items, next_cursor=more)
+    return Page(items=items, next_cursor=more, total=count)
 
 
 @router.get("/workloads/{workload}")

@@ -17,7 +17,7 @@ from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.curve import MAX_POINTS, Places, best_so_far, sampled, without_round
 from services.coordinator.usecases.jobs import visible
-from tunesmith.answers.jobs import CurveBody, CurvePoint
+from tunesmith.answers.curves import CurveBody, CurvePoint
 
 
 def curve(

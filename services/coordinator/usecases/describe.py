@@ -74,6 +74,7 @@ def _body(
         name=job.name or model.name,
         model_id=model.public_id,
         model_name=model.name,
+        tags=parts.tags,
         target=job.target_spec,
         target_json=target.json if target else None,
         device_class=target.device_class if target else None,

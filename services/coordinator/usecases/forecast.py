@@ -20,7 +20,7 @@ from services.coordinator.usecases.describe import elapsed, eta
 from services.coordinator.usecases.jobs import visible
 from tunesmith.allocate import forecast as belief
 from tunesmith.allocate.table import Table
-from tunesmith.answers.jobs import ForecastBody
+from tunesmith.answers.curves import ForecastBody
 from tunesmith.measuring.ratio import Verdict
 from tunesmith.space.base import Floats
 from tunesmith.states import is_final

@@ -10,6 +10,8 @@ from sqlalchemy.orm import Session
 from db import clock
 from db.models import Job
 from db.queries import by_key, jobs
+from db.queries.jobs import JobFilter
+from db.queries.totals import total
 from db.transactions import budget_clock, job_requests
 from db.transactions.locks import lock_job
 from db.transactions.transitions import transition
@@ -22,6 +24,7 @@ from tunesmith.answers.base import Page
 from tunesmith.answers.jobs import JobBody
 from tunesmith.budget import check_budget
 from tunesmith.errors import Conflict, InvalidInput, NotFound
+from tunesmith.job_tags import checked_tags
 from tunesmith.options import MAX_PRIORITY, MIN_PRIORITY
 from tunesmith.states import JobState, can_move, is_final
 
@@ -48,6 +51,10 @@ def page(
     q: Annotated[
         str | None, Query(max_length=200, description="Part of the id, the name or the model's name, in any case.")
     ] = None,
+    tag: Annotated[str | None, Query(max_length=200, description="A tag that they have.")] = None,
+    owner: Annotated[
+        str | None, Query(max_length=100, description="Whose they are; for operators, who see those of others.")
+    ] = None,
     sort: Annotated[
         Literal["created_at", "-created_at", "priority", "-priority"], Query(description="A minus sign for descending.")
     ] = "-created_at",
@@ -57,25 +64,17 @@ def page(
     """Jobs in order of ``sort``: ``created_at`` or ``priority``, descending after a minus sign."""
     column, descending = sort.removeprefix("-"), sort.startswith("-")
     after: tuple[Any, str] | None = decode_time(cursor) if column == "created_at" else _after_priority(cursor)
+    wanted = JobFilter(seen_by=caller.filter, owner=owner, state=state, target=target, text=q, tag=tag)
     with context.reading() as session:
-        ids = jobs.page(
-            session,
-            owner=caller.filter,
-            state=state,
-            target=target,
-            text=q,
-            sort=column,
-            descending=descending,
-            after=after,
-            limit=limit + 1,
-        )
+        ids = jobs.page(session, wanted, sort=column, descending=descending, after=after, limit=limit + 1)
         more = None
         if len(ids) > limit:
             last = by_key.get(session, Job, ids[limit - 1])
             assert last is not None
             place = last.created_at if column == "created_at" else last.priority - MIN_PRIORITY
             more = encode_place(place, last.id)
-        return Page(items=describe(session, ids[:limit], context.settings.device_timeout), next_cursor=more)
+        items = describe(session, ids[:limit], context.settings.device_timeout)
+        return Page(items=items, next_cursor=more, total=total(session, wanted.ids()))
 
 
 def _after_priority(cursor: str | None) -> tuple[int, str] | None:
@@ -130,15 +129,26 @@ def resume(context: InContext, caller: InCaller, job_id: str) -> JobBody:
 
 
 def change(context: InContext, caller: InCaller, job_id: str, request: JobChange) -> JobBody:
-    """Change priority, budget or name of a job that is not over. Raises NotFound, Conflict, InvalidBudget."""
+    """Change name, tags or comment; of a job that is under way priority and budget, too.
+
+    Raises:
+        InvalidInput: or InvalidBudget, naming the field.
+        NotFound: no such job.
+        Conflict: it is too late for what is to be changed.
+    """
     if request.budget is not None:
         check_budget(request.budget.trials, request.budget.seconds, least=1)
+    tags = None if request.tags is None else checked_tags(request.tags)
+    late = [name for name in ("priority", "budget") if getattr(request, name) is not None]
 
     def work(session: Session) -> JobBody:
         job = visible(session, caller, job_id, lock=True)
-        if is_final(job.state) or job.state in (JobState.FINISHING, JobState.CANCELLING):
-            raise Conflict(f"the job is {job.state.value}; nothing can be changed", state=job.state.value)
-        job_requests.change(session, job, _changes(job, request))
+        if late and (is_final(job.state) or job.state in (JobState.FINISHING, JobState.CANCELLING)):
+            raise Conflict(
+                f"the job is {job.state.value}, too late for another {late[0]}: name, tags and comment can be changed",
+                state=job.state.value,
+            )
+        job_requests.change(session, job, _changes(job, request), tags)
         return _one(context, session, job)
 
     return context.write(work)
@@ -146,7 +156,7 @@ def change(context: InContext, caller: InCaller, job_id: str, request: JobChange
 
 def _changes(job: Job, request: JobChange) -> dict[str, Any]:
     """New values by column."""
-    values: dict[str, Any] = request.model_dump(exclude={"budget"}, exclude_none=True)
+    values: dict[str, Any] = request.model_dump(exclude={"budget", "tags"}, exclude_none=True)
     if request.budget is not None:
         given = request.budget.model_dump(exclude_unset=True)
         names = {"trials": "budget_trials", "seconds": "budget_seconds", "stop_when_converged": "stop_when_converged"}
@@ -154,7 +164,8 @@ def _changes(job: Job, request: JobChange) -> dict[str, Any]:
     if values.get("stop_when_converged", False) is None:
         del values["stop_when_converged"]
     trials = values.get("budget_trials", job.budget_trials)
-    if trials is None and values.get("budget_seconds", job.budget_seconds) is None:
+    unlimited = trials is None and values.get("budget_seconds", job.budget_seconds) is None
+    if request.budget is not None and unlimited and job.collecting is None:
         raise InvalidInput("a budget needs trials or seconds", field="budget")
     return values
 

@@ -28,6 +28,7 @@ from tunesmith.errors import (
     from_problem,
 )
 from tunesmith.extras import CHOICES, choice_unavailable
+from tunesmith.job_tags import checked_tags
 from tunesmith.names import OPERATOR, OPERATORS, RANKER
 from tunesmith.operators import OperatorSpec, parse_operator
 from tunesmith.preparation import for_target, of_operator
@@ -118,6 +119,7 @@ def check(request: JobRequest) -> None:
         )
     least = UNMEASURED if request.kind is JobKind.TUNE else 1
     check_budget(request.budget.trials, request.budget.seconds, least)
+    checked_tags(request.tags)
     request.check_values()
 
 
@@ -175,6 +177,7 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
     job = Job(
         id=new_id(JOB),
         name=request.name,
+        comment=request.comment,
         owner=caller.owner,
         model_id=model.id,
         target_spec=spec,
@@ -189,7 +192,7 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
         paused_seconds=0.0,
         **{**request.values(), "precision": precision, "verify": request.verify and trials != UNMEASURED},
     )
-    job_requests.submit(session, job, model)
+    job_requests.submit(session, job, model, checked_tags(request.tags))
     return job
 
 

@@ -161,7 +161,7 @@ def test_trials_are_paged(both: Api) -> None:
     assert len(seen) == 43  # three baselines with them
     failed = both.client.get(f"/v1/jobs/{job_id}/trials", params={"failure": "build_error", "limit": 200}).json()
     fine = both.client.get(f"/v1/jobs/{job_id}/trials", params={"failure": "none", "limit": 200}).json()
-    assert len(failed["items"]) + len(fine["items"]) == 43
+    assert failed["total"] + len(fine["items"]) == page["total"] == 43
     assert all(row["failure"] == "build_error" for row in failed["items"])
     assert all(row["interval"] is None for row in failed["items"])
     assert all(row["interval"][0] <= row["latency"] <= row["interval"][1] for row in fine["items"])
@@ -186,6 +186,8 @@ def test_jobs_are_paged_filtered_and_sorted(both: Api) -> None:
     assert pages(state="queued") == made[::-1]
     assert pages(state="failed") == []
     assert pages(target="cpu:1") == []
+    assert (pages(owner="local"), pages(owner="ann")) == (made[::-1], [])
+    assert both.client.get("/v1/jobs?limit=2").json()["total"] == 7
     problem(both.client.get("/v1/jobs?sort=colour"), 422, "invalid_input")
     problem(both.client.get("/v1/jobs?cursor=x"), 422, "invalid_input")
     problem(both.client.get("/v1/jobs?limit=201"), 422, "invalid_input")
@@ -236,7 +238,18 @@ def test_steering_a_job(api: Api) -> None:
     assert act("cancel").json()["state"] == "cancelled"
     problem(act("resume"), 409, "conflict")
     problem(act("pause"), 409, "illegal_transition")
-    problem(api.client.patch(f"/v1/jobs/{job_id}", json={"priority": 1}), 409, "conflict")
+    problem(api.client.patch(f"/v1/jobs/{job_id}", json={"priority": 1, "name": "late"}), 409, "conflict")
+    texts = {"name": "what it was", "tags": ["b", "a", "b"], "comment": "seed 3\nwon"}
+    late = api.client.patch(f"/v1/jobs/{job_id}", json=texts).json()
+    assert {name: late[name] for name in texts} == {**texts, "tags": ["a", "b"]}
+    for odd, said in ((["a", "two words"], "tag 2, 'two words', is no tag"), (["t"] * 21, "these are 21 tags")):
+        refused = problem(api.client.patch(f"/v1/jobs/{job_id}", json={"tags": odd}), 422, "invalid_input")
+        assert said in refused["detail"]
+    problem(api.client.patch(f"/v1/jobs/{job_id}", json={"comment": "x" * 4001}), 422, "invalid_input")
+    found = api.client.get("/v1/jobs", params={"tag": "b"}).json()
+    assert (found["total"], [row["id"] for row in found["items"]]) == (1, [job_id])
+    assert api.client.get("/v1/jobs", params={"tag": "c"}).json()["total"] == 0
+    assert api.client.patch(f"/v1/jobs/{job_id}", json={"tags": [], "comment": ""}).json()["tags"] == []
     model_id = api.client.get(f"/v1/jobs/{job_id}").json()["model_id"]
     problem(api.client.delete(f"/v1/models/{model_id}"), 409, "conflict")
     assert api.client.delete(f"/v1/jobs/{job_id}").status_code == 204

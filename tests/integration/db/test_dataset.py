@@ -16,6 +16,7 @@ from db.engine import Sessions
 from db.models import Record, TargetRow, WorkloadRow
 from db.queries import dataset, exchange, record_imports
 from db.queries.dataset import ANY_FAILURE, VALID, RecordFilter
+from db.queries.totals import total
 from db.transactions import record_import
 from db.transactions.record_import import Claim
 from tunesmith.dataset.rows import About, digest
@@ -146,13 +147,20 @@ def test_workloads_are_those_with_records(sessions: Sessions) -> None:
     with sessions.begin() as session:
         fill(session)
         add_task(session, "j1", "w3")  # never measured
-        page: dict[str, Any] = {"family": None, "target": None, "text": None, "before": None, "limit": 9}
-        found = dataset.workloads(session, **page)
+        every: dict[str, Any] = {"family": None, "target": None, "text": None}
+
+        def listed(before: Any = None, **changed: str) -> list[WorkloadRow]:
+            wanted = dataset.measured_workloads(session, **{**every, **changed})
+            rows = list(dataset.workloads(session, wanted, before=before, limit=9))
+            assert before or len(rows) == total(session, wanted)
+            return rows
+
+        found = listed()
         assert {row.hash for row in found} == {"w1", "w2"}
-        rest = dataset.workloads(session, **{**page, "before": (found[0].created_at, found[0].hash)})
+        rest = listed(before=(found[0].created_at, found[0].hash))
         assert [row.hash for row in rest] == [found[1].hash]
         for changed, hashes in (({"family": "conv2d"}, ["w2"]), ({"text": "W1"}, ["w1"]), ({"target": "nowhere"}, [])):
-            assert [row.hash for row in dataset.workloads(session, **{**page, **changed})] == hashes
+            assert [row.hash for row in listed(**changed)] == hashes
         groups = dataset.groups(session, ["w1"])
         assert [(group.device_class, group.precision, group.records, group.failures) for group in groups] == [
             ("llvm-x-2", "float32", 2, 0),

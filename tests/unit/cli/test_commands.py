@@ -278,9 +278,17 @@ def test_jobs_are_sorted_renamed_and_deleted(run, server):
     server["GET /v1/jobs"] = {"items": [], "next_cursor": None}
     assert run("jobs", "list", "--sort", "-priority", "--target", "cpu", "--cursor", "c")[0] == 0
     assert dict(server["seen"][-1].url.params) == {"sort": "-priority", "target": "cpu", "cursor": "c", "limit": "50"}
-    server["PATCH /v1/jobs/j1"] = RUNNING
+    server["PATCH /v1/jobs/j1"] = RUNNING | {"tags": ["b"]}
     assert run("jobs", "set", "j1", "--name", "new")[0] == 0
     assert json.loads(server["seen"][-1].content) == {"name": "new"}
+    tagged = ("--tag", "b", "--tag", "a", "--comment", "a second try")
+    assert "tags        b" in run("jobs", "set", "j1", *tagged)[1]
+    assert json.loads(server["seen"][-1].content) == {"tags": ["b", "a"], "comment": "a second try"}
+    assert run("jobs", "set", "j1", "--no-tags")[0] == 0
+    assert json.loads(server["seen"][-1].content) == {"tags": []}
+    assert run("jobs", "set", "j1", "--no-tags", "--tag", "x")[0] == 2
+    run("jobs", "list", "--tag", "b", "--owner", "ann")
+    assert dict(server["seen"][-1].url.params) == {"sort": "-created_at", "tag": "b", "owner": "ann", "limit": "50"}
     server["DELETE /v1/jobs/j1"] = httpx2.Response(204)
     assert run("jobs", "delete", "j1", "--json")[:2] == (0, [{"id": "j1", "deleted": True}])
 

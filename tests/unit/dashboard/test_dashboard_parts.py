@@ -293,7 +293,7 @@ def test_clients_are_reused_by_key_and_bounded() -> None:
         return httpx2.Response(200, json={"items": [], "next_cursor": None})
 
     clients = Clients("http://coordinator", httpx2.MockTransport(answer), idle=1)
-    assert clients("a").jobs(5) == {"items": [], "next_cursor": None}
+    assert clients("a").jobs(5) == {"items": [], "next_cursor": None, "total": None}
     with clients.borrow("a") as first:
         pass
     with clients.borrow("a") as repeated:
