@@ -53,6 +53,7 @@ class JobFilter:
     target: str | None = None
     text: str | None = None
     tag: str | None = None
+    model: str | None = None
 
     def ids(self) -> sa.Select[tuple[str]]:
         """A query of the jobs' ids."""
@@ -69,6 +70,9 @@ class JobFilter:
             query = query.join(Model, Job.model_id == Model.id).where(
                 sa.or_(*(name.icontains(self.text, autoescape=True) for name in names))
             )
+        if self.model is not None:
+            variants = sa.select(Model.id).where(sa.or_(Model.id == self.model, Model.variant_of == self.model))
+            query = query.where(Job.model_id.in_(variants))
         if self.tag is not None:
             query = query.where(Job.id.in_(sa.select(JobTag.job_id).where(JobTag.tag == self.tag)))
         return query

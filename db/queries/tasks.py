@@ -79,6 +79,34 @@ def evaluated(session: Session, job_id: str) -> list[EvaluatedTask]:
     return [EvaluatedTask._make(row) for row in session.execute(query)]
 
 
+class BoundTask(NamedTuple):
+    """What the roofline bound of a task is made of."""
+
+    workload_hash: str
+    alternative_of: str | None
+    weight: int
+    flops: float
+    family: str
+    args: list[Any]
+
+
+def to_bound(session: Session, job_id: str) -> list[BoundTask]:
+    """The tunable tasks of a job, with their workloads' FLOPs and arguments."""
+    query = (
+        sa.select(
+            JobTask.workload_hash,
+            JobTask.alternative_of,
+            JobTask.weight,
+            WorkloadRow.flops,
+            WorkloadRow.family,
+            WorkloadRow.args,
+        )
+        .join(WorkloadRow, WorkloadRow.hash == JobTask.workload_hash)
+        .where(JobTask.job_id == job_id, JobTask.tunable)
+    )
+    return [BoundTask._make(row) for row in session.execute(query)]
+
+
 def workloads(session: Session, job_id: str, hashes: Collection[str]) -> Sequence[WorkloadRow]:
     """Workloads among ``hashes`` that are tasks of a job."""
     query = (

@@ -91,6 +91,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/v1/jobs/{job_id}/families"): OWN,
     ("GET", "/v1/jobs/{job_id}/curve"): OWN,
     ("GET", "/v1/jobs/{job_id}/forecast"): OWN,
+    ("GET", "/v1/jobs/{job_id}/roofline"): OWN,
     ("GET", "/v1/jobs/{job_id}/rounds"): OWN,
     ("GET", "/v1/jobs/{job_id}/trials"): OWN,
     ("GET", "/v1/jobs/{job_id}/trials/{trial_id}"): OWN,

@@ -108,6 +108,10 @@ class Api:
         """Best-so-far."""
         return self._with(lambda c: c.curve(job_id))
 
+    def roofline(self, job_id: str) -> Json:
+        """The machine's limit."""
+        return self._with(lambda c: c.roofline(job_id).model_dump(mode="json"))
+
     def forecast(self, job_id: str) -> Json:
         """What is expected."""
         return self._with(lambda c: c.forecast(job_id).model_dump(mode="json"))

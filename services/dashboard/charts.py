@@ -3,33 +3,59 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 SOFT = "#8a93a3"  # readable on both backgrounds
 LINE = "#6366f1"
 BASE = "#d97706"
+LEAST = "#dc2626"
 
-AXES = {"trials": ("Trials", "trials"), "seconds": ("Wall time (s)", "seconds")}
+AXES = {
+    "trials": ("Trials", "trials"),
+    "seconds": ("Wall time (s)", "seconds"),
+    "device_seconds": ("Device time (s)", "device_seconds"),
+}
+CHOICES = {"trials": "Trials", "seconds": "Wall time", "device_seconds": "Device time"}
+"""What the switch of the horizontal axis says."""
 
 
-def best_so_far(points: list[dict[str, Any]], axis: str, untuned: float | None, *, log: bool) -> dict[str, Any]:
+class Mark(NamedTuple):
+    """A latency in seconds that a line across the chart stands for."""
+
+    name: str
+    seconds: float
+    colour: str = BASE
+
+
+def best_so_far(
+    points: list[dict[str, Any]],
+    axis: str,
+    marks: Sequence[Mark],
+    *,
+    log: bool,
+    others: Mapping[str, list[dict[str, Any]]] | None = None,
+) -> dict[str, Any]:
     """Options of the chart.
 
     Args:
-        points: ``trials``, ``seconds``, ``latency`` (seconds) and ``tasks_rough``, in order. The part in which tasks
-            count at rough latencies is drawn as a thin dotted line.
-        axis: ``trials`` or ``seconds``.
-        untuned: latency of the default schedules in seconds, drawn as a dashed line.
+        points: ``trials``, ``seconds``, ``device_seconds``, ``latency`` (seconds) and ``tasks_rough``, in order. The
+            part in which tasks count at rough latencies is drawn as a thin dotted line.
+        axis: one of ``AXES``.
+        marks: drawn as dashed lines.
         log: logarithmic latency axis.
+        others: points of other jobs by what the legend calls them.
     """
     title, key = AXES[axis]
     drawn = [p for p in points if p.get("latency") and p.get(key) is not None]
-    data = [[p[key], round(p["latency"] * 1e3, 6)] for p in drawn]
+    data = _pairs(drawn, key)
     rough = next((at for at, p in enumerate(drawn) if not p.get("tasks_rough")), len(drawn))
-    values = [y for _, y in data] + ([untuned * 1e3] if untuned else [])
+    more = {name: _pairs(found, key) for name, found in (others or {}).items()}
+    values = [y for pairs in (data, *more.values()) for _, y in pairs] + [mark.seconds * 1e3 for mark in marks]
     text = {"color": SOFT, "fontSize": 12}
     return {
         "animation": False,
+        "legend": {"show": bool(more), "top": 0, "textStyle": {"color": SOFT}, "type": "scroll"},
         "grid": {"left": 64, "right": 24, "top": 36, "bottom": 46},
         "tooltip": {"trigger": "axis", "axisPointer": {"type": "line"}},
         "xAxis": {
@@ -55,12 +81,13 @@ def best_so_far(points: list[dict[str, Any]], axis: str, untuned: float | None, 
             {
                 **_line("Best so far (ms)", data[rough:]),
                 "areaStyle": {"color": LINE, "opacity": 0.08},
-                "markLine": _baseline(untuned) if rough < len(data) else {"data": []},
+                "markLine": _across(marks) if rough < len(data) else {"data": []},
             },
             {
                 **_line("With rough latencies (ms)", data[: rough + 1] if rough else [], width=1.5, kind="dotted"),
-                "markLine": {"data": []} if rough < len(data) else _baseline(untuned),
+                "markLine": {"data": []} if rough < len(data) else _across(marks),
             },
+            *_several(more, SERIES[1:]),
         ],
     }
 
@@ -70,17 +97,10 @@ SERIES = ("#6366f1", "#d97706", "#0d9488", "#db2777", "#65a30d", "#0284c7")
 
 def several(curves: dict[str, list[dict[str, Any]]], axis: str) -> dict[str, Any]:
     """Options of a chart with the best-so-far curve of several jobs, by the legend's name of each."""
-    options = best_so_far([], axis, None, log=False)
-    _, key = AXES[axis]
-    values = [p["latency"] * 1e3 for points in curves.values() for p in points if p.get("latency")]
-    options["legend"] = {"top": 0, "textStyle": {"color": SOFT}}
-    options["yAxis"] |= {"type": "log" if values else "value", **(_bounds(values, log=True) if values else {})}
-    options["series"] = [
-        _line(
-            name, [[p[key], round(p["latency"] * 1e3, 6)] for p in points if p.get("latency")], width=2, colour=colour
-        )
-        for (name, points), colour in zip(curves.items(), SERIES, strict=False)
-    ]
+    options = best_so_far([], axis, (), log=True, others=curves)
+    options["series"] = options["series"][2:]
+    for line, colour in zip(options["series"], SERIES, strict=False):
+        line["lineStyle"]["color"] = line["itemStyle"]["color"] = colour
     return options
 
 
@@ -127,6 +147,17 @@ def samples(values: list[float], interval: Any) -> dict[str, Any]:
     }
 
 
+def _pairs(points: list[dict[str, Any]], key: str) -> list[list[Any]]:
+    return [[p[key], round(p["latency"] * 1e3, 6)] for p in points if p.get("latency") and p.get(key) is not None]
+
+
+def _several(lines: Mapping[str, list[list[Any]]], colours: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        _line(name, data, width=2, colour=colours[number % len(colours)])
+        for number, (name, data) in enumerate(lines.items())
+    ]
+
+
 def _line(
     name: str, data: list[list[Any]], *, width: float = 2.5, kind: str = "solid", colour: str = LINE
 ) -> dict[str, Any]:
@@ -157,14 +188,25 @@ def _round_numbers(near: float) -> list[float]:
     return [float(f"{n}e{decade + shift}") for shift in (-1, 0, 1) for n in (1, 2, 5)]
 
 
-def _baseline(untuned: float | None) -> dict[str, Any]:
-    if not untuned:
-        return {"data": []}
+def _across(marks: Sequence[Mark]) -> dict[str, Any]:
+    """Dashed lines with their names; the names are at both ends in turn, where two lines may be close."""
     return {
         "symbol": "none",
         "silent": True,
         "animation": False,
-        "lineStyle": {"color": BASE, "type": "dashed", "width": 1.5},
-        "label": {"formatter": "untuned", "position": "insideEndTop", "color": BASE, "fontSize": 12},
-        "data": [{"yAxis": round(untuned * 1e3, 6)}],
+        "lineStyle": {"type": "dashed", "width": 1.5},
+        "data": [
+            {
+                "yAxis": round(mark.seconds * 1e3, 6),
+                "name": mark.name,
+                "lineStyle": {"color": mark.colour},
+                "label": {
+                    "formatter": mark.name,
+                    "position": "insideStartTop" if number % 2 else "insideEndTop",
+                    "color": mark.colour,
+                    "fontSize": 12,
+                },
+            }
+            for number, mark in enumerate(marks)
+        ],
     }

@@ -8,7 +8,7 @@ from nicegui import ui
 
 from services.dashboard import format as fmt
 from services.dashboard.api import Api, Json
-from services.dashboard.charts import several
+from services.dashboard.charts import CHOICES, several
 from services.dashboard.context import Context, keep_fresh
 from services.dashboard.overview import ACTIVE, model_name, target_text
 from services.dashboard.parts import Banner, words
@@ -63,7 +63,7 @@ def build(context: Context, jobs: str) -> None:
         with ui.element("section").classes("ts-card"):
             with ui.row().classes("w-full items-center justify-between"):
                 ui.label("Best latency so far").classes("ts-head").props("role=heading aria-level=2")
-                axis = ui.toggle({"trials": "Trials", "seconds": "Wall time"}, value="trials")
+                axis = ui.toggle(CHOICES, value="trials")
                 axis.props("no-caps dense unelevated aria-label='Horizontal axis'")
             chart = ui.echart(several({}, "trials")).classes("w-full").style("height:360px")
             chart.props("role=img aria-label='Best latency so far of each job'").mark("curves")

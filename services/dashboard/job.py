@@ -11,12 +11,12 @@ from nicegui import ui
 
 from services.dashboard import format as fmt
 from services.dashboard.api import Api, Json
-from services.dashboard.charts import best_so_far
 from services.dashboard.context import Context, Visitor, at_once, keep_fresh
+from services.dashboard.job_curve import Curve, marks, others_of
 from services.dashboard.job_edit import Buttons
 from services.dashboard.job_parts import Decisions, EventLog, Failures, TaskTable
 from services.dashboard.overview import ACTIVE, done, model_name, target_text
-from services.dashboard.parts import Banner, Figure, empty, paint
+from services.dashboard.parts import Banner, Figure, paint
 from services.dashboard.theme import frame
 from tunesmith.measuring.checked import CheckState, against_float32
 from tunesmith.measuring.ratio import Verdict
@@ -219,39 +219,6 @@ class Figures:
             figure.reveal(job["state"] in ACTIVE)
 
 
-class Curve:
-    """The best-so-far chart."""
-
-    def __init__(self) -> None:
-        self._points: list[dict[str, Any]] = []
-        self._untuned: float | None = None
-        with ui.element("section").classes("ts-card"):
-            with ui.row().classes("w-full items-center justify-between"):
-                ui.label("Best latency so far").classes("ts-head").props("role=heading aria-level=2")
-                with ui.row().classes("items-center gap-4"):
-                    axes = {"trials": "Trials", "seconds": "Wall time"}
-                    self._axis = ui.toggle(axes, value="trials", on_change=self._draw)
-                    self._axis.props("no-caps dense unelevated aria-label='Horizontal axis'")
-                    self._log = ui.switch("Log scale", value=True, on_change=self._draw).props("dense")
-            self._empty = empty("show_chart", "Nothing measured yet", "The curve starts once each task has a latency.")
-            self._chart = ui.echart(best_so_far([], "trials", None, log=False)).classes("w-full").style("height:330px")
-            self._chart.props("role=img aria-label='Best latency so far'").mark("curve")
-
-    def show(self, points: list[dict[str, Any]], untuned: float | None) -> None:
-        """Draw again when there is something new."""
-        if (points, untuned) != (self._points, self._untuned):
-            self._points, self._untuned = points, untuned
-            self._draw()
-        self._empty.set_visibility(not points)
-        self._chart.set_visibility(bool(points))
-
-    def _draw(self) -> None:
-        options = best_so_far(self._points, self._axis.value, self._untuned, log=self._log.value)
-        self._chart.options.clear()
-        self._chart.options.update(options)
-        self._chart.update()
-
-
 def _downloads(job_id: str) -> None:
     with ui.element("section").classes("ts-card"):
         ui.label("Best schedules").classes("ts-head").props("role=heading aria-level=2")
@@ -271,14 +238,15 @@ class _Loaded:
     job: Json
     forecast: Json
     curve: Json
+    others: dict[str, list[Json]]
     tasks: list[Json]
     decisions: list[Json]
     failures: list[Json]
     events: list[Json]
 
 
-def _load(api: Api, job_id: str, after: int) -> _Loaded:
-    """Over one connection."""
+def _load(api: Api, job_id: str, after: int, others: list[str]) -> _Loaded:
+    """Over one connection; ``others`` are jobs whose curves are wanted, too."""
     events: list[Json] = []
     for _ in range(EVENT_PAGES):
         page = api.events(job_id, events[-1]["id"] if events else after)
@@ -289,6 +257,7 @@ def _load(api: Api, job_id: str, after: int) -> _Loaded:
         api.job(job_id),
         api.forecast(job_id),
         api.curve(job_id),
+        {other: api.curve(other)["points"] for other in others},
         api.tasks(job_id),
         api.decisions(job_id, Decisions.NEWEST),
         api.failures(job_id),
@@ -302,7 +271,7 @@ def build(context: Context, job_id: str) -> None:
     with frame("Job", logged_in=visitor.logged_in, on_logout=visitor.logout):
         banner = Banner()
         header = Header(visitor, job_id, lambda: at_once(refresh, banner))
-        notices, figures, curve = Notices(), Figures(), Curve()
+        notices, figures, curve = Notices(), Figures(), Curve(lambda: at_once(refresh, banner))
         tasks, decisions = TaskTable(job_id), Decisions()
         with ui.element("div").classes("ts-two"):
             with ui.column().classes("gap-4 w-full"):
@@ -310,12 +279,21 @@ def build(context: Context, job_id: str) -> None:
                 _downloads(job_id)
             events = EventLog()
 
+    siblings: list[Json] | None = None
+    least: float | None = None
+
     async def refresh() -> float:
-        found = await visitor.call(lambda api: _load(api, job_id, events.last))
+        nonlocal siblings, least
+        found = await visitor.call(lambda api: _load(api, job_id, events.last, curve.chosen))
+        if siblings is None:  # once, and the limit until it is there: neither changes afterwards
+            siblings = await visitor.call(lambda api: others_of(api, found.job))
+            curve.offer(siblings)
+        if least is None:
+            least = (await visitor.call(lambda api: api.roofline(job_id)))["seconds"]
         header.show(found.job)
         notices.show(found.job)
         figures.show(found.job, found.forecast)
-        curve.show(found.curve["points"], found.curve["untuned"])
+        curve.show(found.curve["points"], marks(found.job, found.curve["untuned"], least), found.others)
         tasks.show(found.tasks)
         decisions.show(found.decisions)
         failures.show(found.failures, found.job["progress"]["trials"])

@@ -7,8 +7,11 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from browser_pages import ARGS, WAIT
 from detached import Detached
+from playwright.sync_api import Browser, expect, sync_playwright
 
+from tools.browser import REMEDY, find
 from tunesmith.client import Client, EmbeddedStack
 
 LOG_LINES = 15
@@ -51,6 +54,18 @@ def client(stack: EmbeddedStack) -> Iterator[Client]:
     """A client of that stack."""
     with Client(stack.url) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser for the tests of one file."""
+    path = find()
+    assert path is not None, REMEDY
+    expect.set_options(timeout=WAIT)  # a page that is opened first loads all scripts, on a machine that is busy
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGS)
+        yield browser
+        browser.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,31 +14,18 @@ from typing import Any
 import dashboard_rows
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser_pages import ARGS, CURVES, WAIT, Watched, card, curve, get_json, row, shape, write_program
+from browser_pages import CURVES, Watched, card, curve, get_json, row, shape, write_program
 from coordinator_process import coordinator
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from db.engine import create_engine, session_factory
 from db.models import Job
 from services.dashboard import format as fmt
-from tools.browser import REMEDY, find
 from tunesmith.options import JobOptions
 
 pytestmark = pytest.mark.browser
 LOG_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "json-log.md"
-KEY = "a-key-for-the-dashboard-tests"
 WEEK = str(7 * 86400)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = find()
-    assert path is not None, REMEDY
-    expect.set_options(timeout=WAIT)  # a page that is opened first loads all scripts, on a machine that is busy
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +38,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[str]:
     with coordinator(folder, device_timeout=WEEK) as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An empty server that asks for a key."""
-    with coordinator(tmp_path_factory.mktemp("locked"), admin_key=KEY) as url:
         yield url
 
 
@@ -76,14 +56,6 @@ def page(watched: Watched) -> Iterator[Page]:
     page.close()
     complaints, watched.complaints = watched.complaints, []
     assert complaints == []
-
-
-@pytest.fixture
-def guest(browser: Browser, locked: str) -> Iterator[Watched]:
-    watched = Watched(browser, locked)
-    yield watched
-    watched.context.close()
-    assert watched.complaints == []
 
 
 def test_overview_lists_jobs_and_devices(page: Page, server: str) -> None:
@@ -335,19 +307,42 @@ def test_no_serious_barrier(browser: Browser, server: str, colours: Any) -> None
     assert found == {}
 
 
-def test_pause_resume_and_cancel(page: Page, server: str) -> None:
+def test_a_job_is_changed_steered_and_deleted(page: Page, server: str) -> None:
     page.goto(f"{server}/jobs/running")
     state = page.locator("main .ts-badge").first
     expect(state).to_have_text("Running")
+    page.get_by_role("button", name="Edit").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Tags").fill("nightly two,words \"")
+    form.get_by_label("Trials").fill("900")
+    form.get_by_role("button", name="Save").click()
+    expect(form.get_by_text("tag 4, '\"', is no tag")).to_be_visible()
+    form.get_by_label("Tags").fill("nightly two,words")
+    form.get_by_label("Comment").fill("before the new rule")
+    form.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("before the new rule")).to_be_visible()
+    changed = get_json(f"{server}/v1/jobs/running")
+    assert (changed["tags"], changed["budget"]["trials"]) == (["nightly", "two", "words"], 900)
     page.get_by_role("button", name="Pause").click()
     expect(state).to_have_text("Paused")
     page.get_by_role("button", name="Resume").click()
     expect(state).to_have_text("Running")
-    page.get_by_role("button", name="Cancel").click()
-    expect(state).to_have_text("Cancelled")
-    expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
-    assert get_json(f"{server}/v1/jobs/running")["state"] == "cancelled"
-    assert get_json(f"{server}/v1/jobs/done")["state"] == "succeeded"
+    cancel = page.get_by_role("button", name="Cancel")
+    for answer, then in (("Let it run", "Running"), ("Stop it", "Cancelled")):
+        cancel.click()
+        page.get_by_role("dialog").get_by_role("button", name=answer).click()
+        expect(state).to_have_text(then)
+    expect(cancel).to_be_hidden()
+    page.get_by_role("link", name="nightly").click()
+    expect(row(page, "squeezenet nightly")).to_contain_text("words")
+    expect(page.locator("main tbody tr")).to_have_count(1)
+    expect(page.get_by_text("1 of 1")).to_be_visible()
+    page.goto(f"{server}/jobs/running")
+    page.get_by_role("button", name="Delete").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove it").click()
+    expect(row(page, "Succeeded")).to_be_visible()
+    expect(row(page, "squeezenet nightly")).to_have_count(0)
+    assert get_json(f"{server}/v1/records/stats")["records"] > 500, "records stay"
 
 
 def test_the_api_answers_with_problems_where_it_has_no_route(server: str) -> None:
@@ -357,44 +352,3 @@ def test_the_api_answers_with_problems_where_it_has_no_route(server: str) -> Non
         assert error.value.code == 404
         assert error.value.headers["content-type"] == "application/problem+json"
         error.value.close()
-
-
-def test_a_key_is_asked_for_once_and_stays_on_the_server(guest: Watched, locked: str) -> None:
-    page = guest.page
-    page.goto(f"{locked}/?from=bookmark")
-    expect(page).to_have_url(re.compile(r"/login\?next="))
-    field = page.get_by_label("API key")
-    field.fill("not-the-key")
-    page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_text("Key refused")).to_be_visible()
-    before = {cookie["name"]: cookie["value"] for cookie in guest.context.cookies()}
-    field.fill(KEY)
-    field.press("Enter")
-    expect(page.get_by_text("No job yet")).to_be_visible()
-    after = {cookie["name"]: cookie["value"] for cookie in guest.context.cookies()}
-    assert before.keys() == after.keys()
-    assert not set(before.values()) & set(after.values()), "the session is renewed at login"
-    expect(page.get_by_text("No device yet")).to_be_visible()
-
-    cookies = guest.context.cookies()
-    assert cookies
-    assert all(cookie["httpOnly"] and cookie["sameSite"] == "Lax" for cookie in cookies)
-    kept = json.dumps([cookies, page.evaluate("JSON.stringify([localStorage, sessionStorage])"), page.content()])
-    assert KEY not in kept
-
-    page.reload()
-    expect(page.get_by_text("No job yet")).to_be_visible()
-    page.get_by_role("button", name="Log out").click()
-    expect(page).to_have_url(re.compile("/login"))
-    page.goto(locked)
-    expect(page).to_have_url(re.compile(r"/login\?next="))
-
-
-def test_no_download_without_a_key(guest: Watched, locked: str) -> None:
-    answer = guest.page.request.get(f"{locked}/jobs/anything/best/jsonl", max_redirects=0)
-    assert answer.status == 303
-    assert answer.headers["location"] == "/login"
-    file = {"name": "m.onnx", "mimeType": "application/octet-stream", "buffer": b"x"}
-    assert guest.page.request.post(f"{locked}/submit/model", multipart={"file": file}).status == 401
-    foreign = {"origin": "http://elsewhere.example"}
-    assert guest.page.request.post(f"{locked}/submit/model", multipart={"file": file}, headers=foreign).status == 403

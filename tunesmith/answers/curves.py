@@ -48,3 +48,15 @@ class ForecastBody(Answer):
     high: float | None
     level: float
     passes_reference_in: float | None = None
+
+
+class RooflineBody(Answer):
+    """The roofline bound of a job's model: no schedule of its tunable tasks runs it in fewer seconds on the device.
+
+    Each task takes its operations at the peak that was measured of the device, or reads and writes its arguments once
+    where no cache holds them. Null before a real device of the job's class was calibrated.
+    """
+
+    seconds: float | None
+    peak_flops: float | None
+    bandwidth: float | None

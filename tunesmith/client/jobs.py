@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tunesmith.answers.base import Page
-from tunesmith.answers.curves import ForecastBody
+from tunesmith.answers.curves import ForecastBody, RooflineBody
 from tunesmith.answers.jobs import FailureBody, JobBody, TaskBody
 from tunesmith.client.transport import RESTART_SECONDS, Transport
 from tunesmith.errors import InvalidInput, TunesmithError
@@ -65,6 +65,7 @@ class Jobs:
         q: str | None = None,
         tag: str | None = None,
         owner: str | None = None,
+        model: str | None = None,
     ) -> Page[JobBody]:
         """Jobs, newest first.
 
@@ -72,8 +73,10 @@ class Jobs:
             q: part of the id, the name or the model's name.
             tag: a tag that they have.
             owner: whose they are; for operators, who see those of others.
+            model: id of the model that they tune.
         """
         wanted: dict[str, Any] = {"state": state, "target": target, "sort": sort, "q": q, "tag": tag, "owner": owner}
+        wanted["model"] = model
         return Page[JobBody].read(self._transport.get("/v1/jobs", **wanted, limit=limit, cursor=cursor))
 
     def job(self, job_id: str, patience: float = 0.0) -> JobBody:
@@ -149,6 +152,10 @@ class Jobs:
     def curve(self, job_id: str) -> dict[str, Any]:
         """Best-so-far, down-sampled by the server."""
         return dict(self._transport.get(f"/v1/jobs/{job_id}/curve"))
+
+    def roofline(self, job_id: str) -> RooflineBody:
+        """How fast a job's model can run at best on its device."""
+        return RooflineBody.read(self._transport.get(f"/v1/jobs/{job_id}/roofline"))
 
     def forecast(self, job_id: str) -> ForecastBody:
         """What a job is expected to come to."""

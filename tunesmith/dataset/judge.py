@@ -138,3 +138,19 @@ def narrow_values(precision: str, dtype: str) -> Values | None:
     if narrow is None or dtype != narrow.storage:
         return None
     return Values(-math.inf, math.inf, bits_of=narrow.numbers)
+
+
+def arguments_of(family: str, args: Sequence[Any], precision: str) -> list[TensorSpec]:
+    """Arguments of a workload; what a job of a precision stores in its way are operands of a narrow type.
+
+    Args:
+        family: the operator.
+        args: type and shape of each, the output last.
+    """
+    narrow = NARROW.get(precision)
+    # In other families of a quantised model bytes are moved, or read and written by what computes in float32.
+    wide = narrow is not None and not narrow.rounded and not family.endswith(narrow.products)
+    return [
+        TensorSpec(dtype, tuple(shape), values=None if wide else narrow_values(precision, dtype))
+        for dtype, shape in args
+    ]

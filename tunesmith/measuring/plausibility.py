@@ -94,6 +94,23 @@ def peak_ratio(args: Sequence[TensorSpec], calibration: Calibration) -> float:
     return max((_speed(spec, args, calibration) for spec in args), default=1.0)
 
 
+def least_seconds(flops: float, args: Sequence[TensorSpec], calibration: Calibration, cores: int) -> float:
+    """The roofline bound of a program: seconds that a device needs at best, at the peak that was measured.
+
+    That is for its operations, or for reading and writing each argument once where no cache of the device holds them.
+    After Williams, Waterman and Patterson, CACM 2009.
+
+    Args:
+        flops: floating-point operations of one run.
+        args: the program's arguments, the output last.
+        calibration: the device's calibration.
+        cores: number of cores that the program may use.
+    """
+    stored, held = sum(map(_bytes, args)), cores * sum(calibration.cache_sizes)
+    moving = stored / calibration.bandwidth if held and stored > held else 0.0
+    return max(flops / (calibration.peak_flops * peak_ratio(args, calibration)), moving)
+
+
 def fastest_device(kind: str, cores: int) -> Calibration:
     """What no device of a kind exceeds, for one whose calibration is not known.
 

@@ -10,8 +10,7 @@ from db import clock
 from db.models import Batch, Device, EnrolledWorker, Evaluation, Job, WorkloadRow
 from db.queries import by_key, devices, sketches, work_parts
 from db.queries import tasks as task_rows
-from tunesmith.arithmetic import NARROW
-from tunesmith.dataset.judge import narrow_values
+from tunesmith.dataset.judge import arguments_of
 from tunesmith.measuring import claims
 from tunesmith.measuring.claims import ModelWork, Reason, Refused, Work
 from tunesmith.measuring.plausibility import fastest_device, peak_ratio
@@ -133,14 +132,8 @@ def _serves(claim: Claim[Any], device_class: str) -> None:
 
 
 def arguments(workload: WorkloadRow, precision: str) -> list[TensorSpec]:
-    """The arguments; what a job of a precision stores in its way are operands of a narrow type."""
-    narrow = NARROW.get(precision)
-    # In other families of a quantised model bytes are moved, or read and written by what computes in float32.
-    wide = narrow is not None and not narrow.rounded and not workload.family.endswith(narrow.products)
-    return [
-        TensorSpec(dtype, tuple(shape), values=None if wide else narrow_values(precision, dtype))
-        for dtype, shape in workload.args
-    ]
+    """A workload's arguments in a job of a precision."""
+    return arguments_of(workload.family, workload.args, precision)
 
 
 def _target(session: Session, row: Batch | Evaluation) -> tuple[str, int]:

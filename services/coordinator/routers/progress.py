@@ -29,7 +29,7 @@ from services.coordinator.cursors import (
     decode_place,
     encode_place,
 )
-from services.coordinator.usecases import curve, forecast, trials
+from services.coordinator.usecases import curve, forecast, roofline, trials
 from services.coordinator.usecases.jobs import visible
 from tunesmith.answers.base import Page
 from tunesmith.answers.jobs import DecisionBody, FailureBody, FamilyBody, RoundBody, TaskBody, TrialBody, UnmeasuredBody
@@ -78,6 +78,8 @@ _CURVE = "Best-so-far latency of the model against trials, wall time and device 
 _FORECAST = "Time left, and the latency that the model is expected to have by then, with an interval."
 router.get("/curve", name="job_curve", description=_CURVE)(curve.curve)
 router.get("/forecast", name="job_forecast", description=_FORECAST)(forecast.forecast)
+_ROOFLINE = "How fast the model can run at best: the roofline bound of its tasks, by the device's calibration."
+router.get("/roofline", name="job_roofline", description=_ROOFLINE)(roofline.roofline)
 
 
 @router.get("/rounds")

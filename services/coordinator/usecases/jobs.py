@@ -52,6 +52,7 @@ def page(
         str | None, Query(max_length=200, description="Part of the id, the name or the model's name, in any case.")
     ] = None,
     tag: Annotated[str | None, Query(max_length=200, description="A tag that they have.")] = None,
+    model: Annotated[str | None, Query(max_length=40, description="Id of the model that they tune.")] = None,
     owner: Annotated[
         str | None, Query(max_length=100, description="Whose they are; for operators, who see those of others.")
     ] = None,
@@ -64,7 +65,7 @@ def page(
     """Jobs in order of ``sort``: ``created_at`` or ``priority``, descending after a minus sign."""
     column, descending = sort.removeprefix("-"), sort.startswith("-")
     after: tuple[Any, str] | None = decode_time(cursor) if column == "created_at" else _after_priority(cursor)
-    wanted = JobFilter(seen_by=caller.filter, owner=owner, state=state, target=target, text=q, tag=tag)
+    wanted = JobFilter(seen_by=caller.filter, owner=owner, state=state, target=target, text=q, tag=tag, model=model)
     with context.reading() as session:
         ids = jobs.page(session, wanted, sort=column, descending=descending, after=after, limit=limit + 1)
         more = None

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from starlette.requests import Request
 
-from services.dashboard import charts, downloads, job_parts, login, overview
+from services.dashboard import downloads, job_edit, job_parts, login, overview
 from services.dashboard import format as fmt
 from services.dashboard import job as job_page
 from services.dashboard.api import Clients
@@ -76,49 +76,6 @@ def test_times_without_a_zone_are_utc() -> None:
     assert fmt.ago("2030-01-01T12:00:00Z", now) == "7 s ago"
     assert fmt.ago("2030-01-01T13:00:00+01:00", now) == "7 s ago"
     assert fmt.ago(None, now) == "never"
-
-
-POINTS = [
-    {"trials": 1, "seconds": 2.0, "device_seconds": 0.1, "latency": 0.2},
-    {"trials": 16, "seconds": 9.0, "device_seconds": 0.5, "latency": 0.004},
-]
-
-
-@pytest.mark.parametrize(("axis", "first"), [("trials", 1), ("seconds", 2.0)])
-def test_curve_draws_milliseconds_against_either_axis(axis: str, first: float) -> None:
-    options = charts.best_so_far(POINTS, axis, 0.232, log=True)
-    series = options["series"][0]
-    assert series["data"][0] == [first, 200.0]
-    assert series["markLine"]["data"] == [{"yAxis": 232.0}]
-    assert options["yAxis"]["type"] == "log"
-    assert options["yAxis"]["min"] <= 4.0
-    assert options["yAxis"]["max"] >= 232.0
-
-
-@pytest.mark.parametrize(
-    ("values", "low", "high"),
-    [((0.116, 30.05), 0.1, 50), ((4.0, 232.0), 2, 500), ((1.0, 1.0), 0.5, 2), ((0.09,), 0.05, 0.2)],
-)
-def test_log_scale_ends_on_round_numbers(values: tuple[float, ...], low: float, high: float) -> None:
-    assert charts._bounds(list(values), log=True) == {"min": low, "max": high}
-
-
-def test_the_part_of_the_curve_with_rough_latencies_is_drawn_apart() -> None:
-    points = [{**point, "tasks_rough": rough} for point, rough in zip(POINTS, (2, 1), strict=False)] + [
-        {**POINTS[-1], "tasks_rough": 0}
-    ]
-    solid, dotted = charts.best_so_far(points, "trials", 0.232, log=True)["series"]
-    assert (len(solid["data"]), len(dotted["data"])) == (1, 3)
-    assert dotted["lineStyle"]["type"] == "dotted"
-    assert (len(solid["markLine"]["data"]), dotted["markLine"]["data"]) == (1, [])
-    (none, all_rough) = charts.best_so_far(points[:2], "trials", 0.232, log=True)["series"]
-    assert (none["data"], len(all_rough["data"]), len(all_rough["markLine"]["data"])) == ([], 2, 1)
-
-
-def test_curve_without_data_is_no_log_scale() -> None:
-    options = charts.best_so_far([], "trials", None, log=True)
-    assert options["yAxis"]["type"] == "value"
-    assert options["series"][0]["data"] == []
 
 
 def job(**values: Any) -> dict[str, Any]:
@@ -376,3 +333,13 @@ def test_a_check_that_checked_nothing_is_no_verification() -> None:
     assert job_page.checked({"check": {"state": "agree", "error": 2e-6}}) == "outputs verified, error 2.0e-06"
     assert job_page.checked({"check": {"state": "nothing_checked", "error": 0.0}}).startswith("nothing was checked")
     assert job_page.checked({"check": {"state": "not_compared", "error": None}}) == job_page.checked({}) == ""
+
+
+def test_a_form_sends_what_differs() -> None:
+    before = job(tags=["a"], comment="", priority=0, budget={"trials": 200, "seconds": None})
+    same = {"name": "", "tags": ["a"], "comment": "", "priority": 0.0, "trials": 200.0, "seconds": None}
+    assert job_edit.changes(before, same) == {}
+    written = {**same, "tags": [], "comment": "why", "priority": 3.0, "trials": 2.5, "seconds": 60.5}
+    found = job_edit.changes(before, written)
+    assert found == {"tags": [], "comment": "why", "priority": 3, "trials": 2.5, "seconds": 60.5}
+    assert type(found["priority"]) is int

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from tunesmith.measuring.plausibility import least_seconds
 from tunesmith.messages import Calibration
 from tunesmith.types import FailureKind, StopReason, TensorSpec, Values
 from workers.measure.plausibility import check
@@ -109,3 +110,11 @@ def test_without_a_calibration_nothing_is_too_fast() -> None:
 def test_a_failure_stays_what_it_was() -> None:
     failed = RunOutcome((), FailureKind.CRASH, "gone")
     assert check(failed, FLOPS, GEMM, CALIBRATION) is failed
+
+
+def test_the_roofline_bound_is_arithmetic_or_memory_that_no_cache_holds() -> None:
+    cached = CALIBRATION.model_copy(update={"cache_sizes": (32_768, 1_048_576)})
+    moved = sum(4 * 1024**2 for _ in GEMM) / CALIBRATION.bandwidth
+    assert least_seconds(FLOPS, GEMM, cached, 2) == pytest.approx(FLOPS / PEAK)
+    assert least_seconds(1.0, GEMM, cached, 2) == pytest.approx(moved)
+    assert least_seconds(1.0, GEMM, cached, 64) == least_seconds(1.0, GEMM, CALIBRATION, 2) == 1.0 / PEAK
