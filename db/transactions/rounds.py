@@ -66,11 +66,13 @@ def add_batch(
     candidates: Sequence[Candidate],
     predictions: Sequence[float | None] | None,
     features_blob: str | None,
+    deviations: Sequence[float | None] | None = None,
 ) -> None:
     """The candidates of a round, to be measured.
 
     Args:
         predictions: scores by index; None without a model.
+        deviations: how far the model's members lie apart on each.
         features_blob: names the candidates' features.
     """
     session.add(
@@ -80,6 +82,7 @@ def add_batch(
             device_class=device_class,
             candidates=[candidate.to_json() for candidate in candidates],
             predictions=None if predictions is None else list(predictions),
+            deviations=None if deviations is None else list(deviations),
             features_blob=features_blob,
         )
     )

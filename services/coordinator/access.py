@@ -88,6 +88,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("POST", "/v1/jobs/{job_id}/resume"): CHANGE,
     ("GET", "/v1/jobs/{job_id}/tasks"): OWN,
     ("GET", "/v1/jobs/{job_id}/tasks/{task_id}/space"): OWN,
+    ("GET", "/v1/jobs/{job_id}/tasks/{task_id}/analysis"): OWN,
     ("GET", "/v1/jobs/{job_id}/families"): OWN,
     ("GET", "/v1/jobs/{job_id}/curve"): OWN,
     ("GET", "/v1/jobs/{job_id}/forecast"): OWN,

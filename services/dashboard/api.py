@@ -128,6 +128,10 @@ class Api:
         """A page of trials; see ``Client.trials_page``."""
         return self._with(lambda c: c.trials_page(job_id, **wanted).model_dump(mode="json"))
 
+    def analysis(self, job_id: str, task_id: int, sketch: str | None) -> Json:
+        """What a task's trials tell."""
+        return self._with(lambda c: c.analysis(job_id, task_id, sketch).model_dump(mode="json"))
+
     def trial(self, job_id: str, trial_id: int) -> Json:
         """One trial."""
         return self._with(lambda c: c.trial(job_id, trial_id).model_dump(mode="json"))

@@ -11,7 +11,19 @@ from nicegui import app as toolkit
 from nicegui import core, ui
 from nicegui.client import templates
 
-from services.dashboard import compare, downloads, job, listing, login, overview, submit, trial, trials, workload
+from services.dashboard import (
+    analysis,
+    compare,
+    downloads,
+    job,
+    listing,
+    login,
+    overview,
+    submit,
+    trial,
+    trials,
+    workload,
+)
 from services.dashboard.api import Clients
 from services.dashboard.context import Context
 from services.dashboard.listing import Listing
@@ -78,6 +90,10 @@ def _pages(context: Context, clients: Clients) -> None:
     @ui.page("/jobs/{job_id}/trials/{trial_id:int}")
     def trial_page(job_id: str, trial_id: int) -> None:
         trial.build(context, job_id, trial_id)
+
+    @ui.page("/jobs/{job_id}/tasks/{task_id:int}/analysis")
+    def analysis_page(job_id: str, task_id: int, sketch: str = "") -> None:
+        analysis.build(context, job_id, task_id, sketch)
 
     for each in LISTINGS:
         _listing(context, each)

@@ -144,10 +144,7 @@ class Notices:
             self._waiting.show("busy", "Importing the model", "The job begins when its model is split into tasks.")
         else:
             self._waiting.hide()
-        if job.get("simulated"):
-            self._simulated.show("warn", "Simulated device", "Its latencies are invented; nothing was measured.")
-        else:
-            self._simulated.hide()
+        self._simulated.simulated(bool(job.get("simulated")))
         if job.get("notes"):
             self._notes.show("busy", "How the model was prepared", "; ".join(job["notes"]))
         else:

@@ -24,7 +24,8 @@ COLUMNS = [
 
 SLOTS = {
     "name": """<q-td :props="props"><div class="ts-wide"><a :href="props.row.link">{{ props.row.name }}</a>
-      <span v-if="props.row.note" class="ts-soft"> · {{ props.row.note }}</span></div></q-td>""",
+      <span v-if="props.row.note" class="ts-soft"> · {{ props.row.note }}</span>
+      <a v-if="props.row.trials" :href="props.row.analysis" class="ts-soft">analysis</a></div></q-td>""",
     "best": '<q-td :props="props"><b>{{ props.row.best_text }}</b></q-td>',
     "speedup": '<q-td :props="props">{{ props.row.speedup_text }}</q-td>',
     "rate": '<q-td :props="props">{{ props.row.rate_text }}</q-td>',
@@ -91,7 +92,11 @@ class TaskTable:
     def show(self, tasks: list[dict[str, Any]]) -> None:
         """Replace the rows, the largest share of the model's latency first."""
         rows = sorted(map(row, tasks), key=lambda r: -(r["share"] or 0))
-        rows = [{**each, "link": f"/jobs/{self._job_id}/trials?task={each['id']}"} for each in rows]
+        base = f"/jobs/{self._job_id}"
+        rows = [
+            {**each, "link": f"{base}/trials?task={each['id']}", "analysis": f"{base}/tasks/{each['id']}/analysis"}
+            for each in rows
+        ]
         if rows != self._table.rows:
             self._table.rows = rows
             self._table.update()

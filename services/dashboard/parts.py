@@ -64,6 +64,13 @@ class Banner:
         """Show an error with its title, sentence and code."""
         self.show("bad", error.title, f"{error.detail} ({error.code})")
 
+    def simulated(self, invented: bool) -> None:
+        """Say that a simulated device invented the figures, or nothing."""
+        if invented:
+            self.show("warn", "Simulated device", "Its latencies are invented; nothing was measured.")
+        else:
+            self.hide()
+
     def hide(self) -> None:
         """Say nothing."""
         self._box.set_visibility(False)

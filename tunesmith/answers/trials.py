@@ -33,6 +33,10 @@ class TrialDetailBody(TrialBody):
     predicted_place: int | None = Field(
         description="Its place in the batch by the cost model, 1 for the fastest; null where none ranked it."
     )
+    predicted_score: float | None = Field(
+        description="What the cost model expected, higher for faster; one scale a model, without a unit."
+    )
+    uncertainty: float | None = Field(description="How far the members of the cost model lie apart on that score.")
     measured_place: int | None = Field(description="Its place among those of the batch that ran; null if it failed.")
 
 

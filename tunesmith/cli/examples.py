@@ -28,6 +28,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "jobs delete": ("tunesmith jobs delete JOB",),
     "trials list": ("tunesmith trials list JOB --limit 10",),
     "trials show": ("tunesmith trials show JOB 17",),
+    "trials knobs": ("tunesmith trials knobs JOB 4",),
     "trials program": ("tunesmith trials program JOB 17 --diff",),
     "models list": ("tunesmith models list --limit 10",),
     "models upload": ("tunesmith models upload model.onnx --input x=1,3,224,224",),

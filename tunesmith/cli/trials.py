@@ -1,4 +1,4 @@
-"""``tunesmith trials``: what a job measured, one by one."""
+"""``tunesmith trials``: what a job measured, one by one, and what its tasks' trials tell."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import typer
 
 from tunesmith.cli.options import Cursor, JobId, Json, Key, Limit, RecordOrder, Server, chosen, connect
 from tunesmith.cli.output import emit, seconds, table
-from tunesmith.client import TrialDetail
+from tunesmith.client import Analysis, TrialDetail
 
-app = typer.Typer(help="Trials of a job: list, show, program.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Trials of a job: list, show, knobs, program.", no_args_is_help=True, add_completion=False)
 TrialId = Annotated[int, typer.Argument(metavar="TRIAL", help="A trial's id.", min=0)]
 
 
@@ -47,6 +47,31 @@ def show(job: JobId, trial: TrialId, as_json: Json = False, server: Server = Non
 
 
 @app.command()
+def knobs(
+    job: JobId,
+    task: Annotated[int, typer.Argument(metavar="TASK", help="A task's id.", min=0)],
+    sketch: Annotated[str | None, typer.Option(help="Hash of a sketch (default: the one with most trials).")] = None,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """Show which knobs of a task matter, and how well the cost model ranked its rounds."""
+    with connect(server, key) as client:
+        found = client.analysis(chosen(client, job), task, sketch)
+    rows = [(f"{knob.importance:.0%}", knob.name, knob.about) for knob in found.knobs]
+    emit(found.model_dump(mode="json"), table(("explains", "knob", "decides"), rows, give="decides"), as_json)
+    if not as_json:
+        print(f"{found.trials} trials of {found.name}{ranked(found)}")
+
+
+def ranked(found: Analysis) -> str:
+    """How much of the rounds' pairs the cost model had in the right order; empty without one."""
+    pairs = [(each.programs, each.pairwise) for each in found.rounds if each.pairwise is not None]
+    right = sum(programs * pairwise for programs, pairwise in pairs) / max(1, sum(programs for programs, _ in pairs))
+    return f"; the cost model ordered {right:.0%} of the pairs of its rounds right" if pairs else ""
+
+
+@app.command()
 def program(
     job: JobId,
     trial: TrialId,
@@ -61,6 +86,13 @@ def program(
     emit(found.model_dump(mode="json"), found.difference() if diff else found.scheduled or "", as_json)
 
 
+def score(found: TrialDetail) -> str:
+    """What the cost model expected, and how unsure it was."""
+    if found.predicted_score is None:
+        return "-"
+    return f"{found.predicted_score:.3g}" + (f" ± {found.uncertainty:.2g}" if found.uncertainty is not None else "")
+
+
 def _lines(found: TrialDetail) -> str:
     low, high = found.interval or (None, None)
     sure = f", {seconds(low)} to {seconds(high)}" if low is not None else ""
@@ -71,6 +103,7 @@ def _lines(found: TrialDetail) -> str:
         ("best", seconds(found.best_latency)),
         ("untuned", seconds(found.untuned_latency)),
         ("speed", f"{found.gflops:.3g} GFLOP/s" if found.gflops else "-"),
+        ("score", score(found)),
         ("place", f"{found.measured_place or '-'} of {found.batch_size}, {found.predicted_place or '-'} predicted"),
         ("sketch", found.sketch or "default schedule"),
         *((knob.name, str(knob.value)) for knob in found.knobs),

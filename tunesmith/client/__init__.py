@@ -8,6 +8,7 @@
 ...     schedules = client.best(job.id)
 """
 
+from tunesmith.answers.analysis import AnalysisBody as Analysis
 from tunesmith.answers.base import Page
 from tunesmith.answers.curves import ForecastBody as Forecast
 from tunesmith.answers.events import EventBody as Event
@@ -29,6 +30,7 @@ from tunesmith.client.embedded import EmbeddedStack
 from tunesmith.names import DEFAULT_URL
 
 __all__ = [
+    "Analysis",
     "ApiKey",
     "AuditEntry",
     "Client",

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from tunesmith.answers.analysis import AnalysisBody
 from tunesmith.answers.base import Page
 from tunesmith.answers.jobs import TrialBody
 from tunesmith.answers.spaces import SpaceBody
@@ -53,6 +54,16 @@ class Trials:
     def space(self, job_id: str, task_id: int) -> SpaceBody:
         """The design space of a job's task: sketches, knobs by name, the champion's decisions. Raises NotFound."""
         return SpaceBody.read(self._transport.get(f"/v1/jobs/{job_id}/tasks/{task_id}/space"))
+
+    def analysis(self, job_id: str, task_id: int, sketch: str | None = None, points: int | None = None) -> AnalysisBody:
+        """What a task's trials tell of its knobs and of the cost model. Raises NotFound.
+
+        Args:
+            sketch: whose knobs; None for those of the sketch with most trials.
+            points: most trials in the answer.
+        """
+        path = f"/v1/jobs/{job_id}/tasks/{task_id}/analysis"
+        return AnalysisBody.read(self._transport.get(path, sketch=sketch, points=points))
 
     def request_program(self, job_id: str, trial_id: int) -> ProgramBody:
         """Have a trial's program written as text, unless it is there already. Raises NotFound."""

@@ -113,3 +113,28 @@ def described(trace: Sequence[Instruction], decisions: Sequence[Any]) -> list[Ma
         }
         for knob, decision in zip(knob_names(trace), decisions, strict=False)
     ]
+
+
+def numbered(
+    trace: Sequence[Instruction], decisions: Sequence[Sequence[Any]]
+) -> tuple[list[KnobName], list[list[float]]]:
+    """Decisions of several candidates of a sketch as columns of numbers: the columns, and a row for each candidate.
+
+    Every factor of a tile is a column; a category counts as its value where that is a number, else as its place.
+    """
+    knobs = knob_names(trace)
+    heads: list[KnobName] = []
+    for knob, value in zip(knobs, decisions[0] if decisions else [], strict=False):
+        parts = [f"{knob.name}[{i}]" for i in range(len(value))] if isinstance(value, list) else [knob.name]
+        heads += [KnobName(name, knob.about, knob.choices) for name in parts]
+    return heads, [
+        [number for knob, value in zip(knobs, each, strict=False) for number in _numbers(knob, value)]
+        for each in decisions
+    ]
+
+
+def _numbers(knob: KnobName, value: Any) -> list[float]:
+    if isinstance(value, list):
+        return [float(part) for part in value]
+    chosen = knob.choices[value] if knob.choices and value < len(knob.choices) else value
+    return [float(chosen if isinstance(chosen, int | float) else value)]

@@ -26,6 +26,7 @@ from tunesmith.names import NO_COST_MODEL, RANKER, features_of
 from tunesmith.search.base import Searcher
 from tunesmith.search.registry import make_searcher
 from tunesmith.space import base as points
+from tunesmith.space.base import Floats
 from tunesmith.states import RoundState
 from tunesmith.types import Candidate, Measurement
 from workers.core import siblings
@@ -37,6 +38,8 @@ from workers.tvm_backend.design_space.space import SketchBody, TraceSpace
 from workers.tvm_backend.design_space.static_model import prior_of
 from workers.tvm_backend.warm import warm
 
+Expected = tuple[float | None, ...] | None
+"""What a cost model says of each candidate of a batch; None without one."""
 SEEDS = 64
 """Earlier records of a workload that a fresh searcher learns."""
 CHAMPIONS = 3
@@ -76,7 +79,8 @@ class Proposal:
     """A batch, and the searcher as it stands after proposing it."""
 
     candidates: tuple[Candidate, ...]
-    predictions: tuple[float | None, ...] | None
+    predictions: Expected
+    deviations: Expected
     features_blob: str | None
     searcher_state: dict[str, Any]
     last_record_id: int
@@ -110,10 +114,11 @@ def propose(context: Context, lease: Lease, subject: RoundSubject, started: floa
     searcher.tell([*known.seeds, *known.new_records])
     scorer = _scorer(context, lease, subject, space, known)
     candidates, exhausted = _ask(searcher, subject, known, scorer)
-    predictions, blob = _describe(context, scorer, candidates, features_of(subject.options.cost_model))
+    predictions, deviations, blob = _describe(context, scorer, candidates, features_of(subject.options.cost_model))
     return Proposal(
         candidates=candidates,
         predictions=predictions,
+        deviations=deviations,
         features_blob=blob,
         searcher_state=searcher.state(),
         last_record_id=known.last_record_id,
@@ -249,22 +254,27 @@ def _cost_model(session: Session, subject: RoundSubject) -> TrainedModel | None:
 
 def _describe(
     context: Context, scorer: Scorer, candidates: Sequence[Candidate], version: str
-) -> tuple[tuple[float | None, ...] | None, str | None]:
-    """Predictions by index (None without one) and the blob of the candidates' features, which are of ``version``."""
+) -> tuple[Expected, Expected, str | None]:
+    """Scores and their deviations by index (None without one), and the blob of the candidates' features, which are of
+    ``version``."""
     index = np.array([i for i, c in enumerate(candidates) if c.sketch is not None], dtype=np.int64)
     if not len(index):
-        return None, None
+        return None, None, None
     batch: points.PointBatch = scorer.space.space.batch([candidates[i] for i in index])
     features, valid = scorer.features(batch)
     if features is None:
-        return None, None
+        return None, None, None
     index = index[valid]
     blob = BatchFeatures(features, index, version).save(context.blobs)
     if scorer.model is None:
-        return None, blob
-    mean, _ = scorer.model.predict(features)
-    found = {i: value for i, value in zip(index.tolist(), mean.tolist(), strict=True) if value == value}
-    return tuple(found.get(i) for i in range(len(candidates))), blob
+        return None, None, blob
+    mean, deviation = scorer.model.predict(features)
+
+    def by_index(values: Floats) -> tuple[float | None, ...]:
+        found = {i: value for i, value in zip(index.tolist(), values.tolist(), strict=True) if value == value}
+        return tuple(found.get(i) for i in range(len(candidates)))
+
+    return by_index(mean), by_index(deviation), blob
 
 
 def _store(session: Session, lease: Lease, subject: RoundSubject, proposal: Proposal) -> None:
@@ -291,6 +301,12 @@ def _store(session: Session, lease: Lease, subject: RoundSubject, proposal: Prop
         )
         return
     rounds.add_batch(
-        session, round_, subject.device_class, proposal.candidates, proposal.predictions, proposal.features_blob
+        session,
+        round_,
+        subject.device_class,
+        proposal.candidates,
+        proposal.predictions,
+        proposal.features_blob,
+        proposal.deviations,
     )
     transition(session, round_, RoundState.MEASURING, data={**about, "candidates": len(proposal.candidates)}, **values)

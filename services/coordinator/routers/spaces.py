@@ -13,11 +13,11 @@ from db.queries import by_key, sketches
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.cursors import MAX_ID
-from services.coordinator.usecases.jobs import visible
+from services.coordinator.usecases import analysis
+from services.coordinator.usecases.jobs import visible_task
 from services.coordinator.usecases.trials import failures_of
 from tunesmith.answers.spaces import ChampionBody, KnobRangeBody, SketchBody, SpaceBody
 from tunesmith.answers.trials import KnobBody
-from tunesmith.errors import NotFound
 from tunesmith.space.knob_names import described, knob_names
 from tunesmith.space.knobs import knob_from_json
 
@@ -29,10 +29,7 @@ TaskId = Annotated[int, Path(ge=0, le=MAX_ID, description="A task's id.")]
 def space(context: InContext, caller: InCaller, job_id: str, task_id: TaskId) -> SpaceBody:
     """Sketches with their knobs by name, the champion's decisions, and how candidates failed."""
     with context.reading() as session:
-        visible(session, caller, job_id)
-        task = by_key.get(session, JobTask, task_id)
-        if task is None or task.job_id != job_id:
-            raise NotFound(f"job {job_id} has no task {task_id}", field="task_id", value=task_id)
+        task = visible_task(session, caller, job_id, task_id)
         bodies = sketches.get(session, task.sketches)
         failed = failures_of(session, job_id, task_id)
         champion = _champion(session, task, bodies)
@@ -46,6 +43,10 @@ def space(context: InContext, caller: InCaller, job_id: str, task_id: TaskId) ->
         champion=champion,
         failures=failed,
     )
+
+
+_ANALYSIS = "Importance of knobs, scores of the cost model beside latencies, and how well it ranked each round."
+router.get("/analysis", name="task_analysis", description=_ANALYSIS)(analysis.analysis)
 
 
 def _sketch(key: str, body: dict[str, Any]) -> SketchBody:

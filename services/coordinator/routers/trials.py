@@ -82,6 +82,7 @@ def _detail(parts: TrialParts, ran: dict[int, float]) -> TrialDetailBody:
     row, task = parts.record, parts.task
     trace = parts.sketch.body["trace"] if parts.sketch is not None else []
     expected = (parts.batch.predictions or []) if parts.batch is not None else []
+    apart = (parts.batch.deviations or []) if parts.batch is not None else []
     return TrialDetailBody.of(
         row,
         **renamed(row),
@@ -92,8 +93,14 @@ def _detail(parts: TrialParts, ran: dict[int, float]) -> TrialDetailBody:
         gflops=parts.flops / row.latency / 1e9 if row.latency and parts.flops else None,
         batch_size=len(parts.batch.candidates) if parts.batch is not None else 0,
         predicted_place=_place({i: -score for i, score in enumerate(expected) if score is not None}, row.index),
+        predicted_score=_at(expected, row.index),
+        uncertainty=_at(apart, row.index),
         measured_place=_place(ran, row.index),
     )
+
+
+def _at(values: list[float | None], index: int) -> float | None:
+    return values[index] if index < len(values) else None
 
 
 def _place(costs: dict[int, Any], index: int) -> int | None:

@@ -8,7 +8,7 @@ from fastapi import Query
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Job
+from db.models import Job, JobTask
 from db.queries import by_key, jobs
 from db.queries.jobs import JobFilter
 from db.queries.totals import total
@@ -35,6 +35,15 @@ def visible(session: Session, caller: Caller, job_id: str, *, lock: bool = False
     if job is None or not caller.sees(job.owner):
         raise NotFound(f"there is no job {job_id}", field="job_id", value=job_id)
     return job
+
+
+def visible_task(session: Session, caller: Caller, job_id: str, task_id: int) -> JobTask:
+    """A task of a job that the caller may see. Raises NotFound."""
+    visible(session, caller, job_id)
+    task = by_key.get(session, JobTask, task_id)
+    if task is None or task.job_id != job_id:
+        raise NotFound(f"job {job_id} has no task {task_id}", field="task_id", value=task_id)
+    return task
 
 
 def show(context: InContext, caller: InCaller, job_id: str) -> JobBody:

@@ -89,6 +89,7 @@ def test_a_job_from_import_to_success(context: Context) -> None:
     round_ = row(context, Round, fourth.round_id)
     assert round_.cost_model_id == model_id
     assert all(isinstance(score, float) for score in fourth.predictions)
+    assert min(fourth.deviations) >= 0 < max(fourth.deviations), "the members of a model differ"
     core_flow.report(context, fourth)
     ranking = row(context, Round, fourth.round_id).metrics["ranking"]
     assert 0 <= ranking["pairwise"] <= 1

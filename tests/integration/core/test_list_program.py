@@ -97,6 +97,21 @@ def test_a_tasks_space_has_its_knobs_by_name_and_the_champions(api: tuple[Api, C
     assert {failure["failure"] for failure in found["failures"]} <= {"run_timeout"}
     problem(served.client.get("/v1/jobs/j1/tasks/999/space"), 404, "not_found")
 
+    ran = fetch(served, failure="none", limit=1)["total"]
+    analysis = served.client.get(f"/v1/jobs/j1/tasks/{task['id']}/analysis").json()
+    assert analysis["trials"] == len(analysis["points"]) == sum(each["trials"] for each in analysis["sketches"]) == ran
+    assert analysis["sketch"] in {each["sketch"] for each in analysis["sketches"]}
+    weights = [knob["importance"] for knob in analysis["knobs"]]
+    assert weights == sorted(weights, reverse=True)
+    assert 0 <= weights[-1] <= weights[0] <= 1
+    assert any(knob["name"].endswith("[0]") for knob in analysis["knobs"]), "each factor of a tile is a column"
+    valued = [point for point in analysis["points"] if point["values"] is not None]
+    assert {len(point["values"]) for point in valued} == {len(weights)}
+    few = served.client.get(f"/v1/jobs/j1/tasks/{task['id']}/analysis?points=10").json()["points"]
+    assert len(few) == 10
+    assert min(point["latency"] for point in few) == min(point["latency"] for point in analysis["points"])
+    problem(served.client.get(f"/v1/jobs/j1/tasks/{task['id']}/analysis?sketch=none"), 404, "not_found")
+
 
 def test_what_is_no_trial_of_the_job_is_not_there(api: tuple[Api, Context]) -> None:
     served, _ = api

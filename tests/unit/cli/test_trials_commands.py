@@ -12,6 +12,7 @@ KNOBS = [
 ]
 DETAIL = ROW | {"knobs": KNOBS, "task_name": "fused_matmul", "untuned_latency": 0.02, "best_latency": 0.001}
 DETAIL |= {"gflops": 33.5, "batch_size": 8, "predicted_place": 2, "measured_place": 1}
+DETAIL |= {"predicted_score": 0.71, "uncertainty": 0.042}
 
 
 def test_trials_are_listed_and_shown(run, server):
@@ -25,6 +26,7 @@ def test_trials_are_listed_and_shown(run, server):
     assert "fused_matmul (3)" in shown
     assert "2 ms, 1.9 ms to 2.1 ms" in shown
     assert "1 of 8, 2 predicted" in shown
+    assert "0.71 ± 0.042" in shown
     assert [line.split() for line in shown.splitlines() if "unroll" in line] == [["unroll", "16"]]
 
 
@@ -39,3 +41,13 @@ def test_a_program_is_waited_for_and_shown_as_a_difference(run, server):
     problem = {"code": "invalid_candidate", "detail": "the trace does not apply"}
     server["POST /v1/jobs/j-1/trials/7/program"] = waiting | {"state": "failed", "error": problem}
     assert run("trials", "program", "j-1", "7", "--json")[1][0]["code"] == "invalid_candidate"
+
+
+def test_knobs_are_told_by_what_they_explain(run, server):
+    knobs = [{"name": "matmul.loop_0[1]", "about": "factors", "importance": 0.62}]
+    rounds = [{"round": n, "programs": 16, "pairwise": right, "top1": None} for n, right in ((1, None), (2, 0.75))]
+    found = {"task": 3, "name": "fused_matmul", "simulated": False, "trials": 40, "sketch": "ab", "sketches": []}
+    server["GET /v1/jobs/j-1/tasks/3/analysis"] = found | {"knobs": knobs, "points": [], "rounds": rounds}
+    shown = run("trials", "knobs", "j-1", "3")[1]
+    assert "62%" in shown
+    assert "40 trials of fused_matmul; the cost model ordered 75% of the pairs of its rounds right" in shown

@@ -1,0 +1,144 @@
+"""The page that analyses a task: which knobs matter, and how well the cost model ranked its rounds."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from nicegui import ui
+
+from services.dashboard import analysis_charts as charts
+from services.dashboard import format as fmt
+from services.dashboard.api import Json
+from services.dashboard.context import Context, at_once, keep_fresh
+from services.dashboard.parts import Banner, empty
+from services.dashboard.theme import frame
+
+KNOBS = [
+    {"name": "name", "label": "Knob", "field": "name", "align": "left"},
+    {"name": "importance", "label": "Explains alone", "field": "importance", "align": "right"},
+    {"name": "about", "label": "Decides", "field": "about", "align": "left"},
+]
+
+
+def sketch_options(found: Json) -> dict[str, str]:
+    """Sketches to choose from, by hash, with the number of their trials and the fastest."""
+    return {
+        each["sketch"]: f"{each['sketch'][:12]}: {fmt.count(each['trials'])} trials, {fmt.latency(each['latency'])}"
+        for each in found["sketches"]
+        if each["sketch"] is not None
+    }
+
+
+def knob_rows(found: Json) -> list[Json]:
+    """Knobs as the table shows them."""
+    return [
+        {"name": each["name"], "importance": fmt.share(each["importance"]), "about": each["about"]}
+        for each in found["knobs"]
+    ]
+
+
+class Plots:
+    """The charts of one analysis."""
+
+    def __init__(self) -> None:
+        self._found: Json | None = None
+        with ui.element("section").classes("ts-card"):
+            ui.label("Predicted against measured").classes("ts-head").props("role=heading aria-level=2")
+            self._unranked = empty("insights", "No score yet", "No cost model ranked these trials.")
+            with ui.element("div").classes("ts-charts") as self._model:
+                self._predicted = _chart(300, "Score of the cost model against latency", "predicted")
+                self._ranking = _chart(300, "How well the cost model ranked each round", "ranking")
+        with ui.element("section").classes("ts-card"):
+            ui.label("Importance of knobs").classes("ts-head").props("role=heading aria-level=2")
+            ui.label(
+                "What each value alone explains of the latencies of the trials that the search chose. An effect that "
+                "needs two knobs at once does not show."
+            ).classes("ts-soft")
+            self._importance = _chart(320, "Importance of knobs", "importance")
+        with ui.element("section").classes("ts-card"):
+            ui.label("Parallel coordinates").classes("ts-head").props("role=heading aria-level=2")
+            self._parallel = _chart(380, "Knobs of each trial and its latency", "parallel")
+        with ui.element("section").classes("ts-card"):
+            with ui.row().classes("w-full items-center justify-between"):
+                ui.label("Latency by one knob").classes("ts-head").props("role=heading aria-level=2")
+                self._knob = ui.select({}, label="Knob", on_change=self._draw_slice).props("dense outlined")
+            self._slice = _chart(300, "Latency by the value of one knob", "slice")
+        with ui.element("section").classes("ts-card"):
+            table = ui.table(columns=KNOBS, rows=[], row_key="name", pagination={"rowsPerPage": 0})
+            self._table = table.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells")
+
+    def show(self, found: Json) -> None:
+        """Draw again when there is something new."""
+        if found == self._found:
+            return
+        self._found = found
+        scored = any(point["score"] is not None for point in found["points"])
+        self._unranked.set_visibility(not scored)
+        self._model.set_visibility(scored)
+        _draw(self._predicted, charts.predicted(found["points"]))
+        _draw(self._ranking, charts.ranking(found["rounds"]))
+        _draw(self._importance, charts.importance(found["knobs"]))
+        _draw(self._parallel, charts.parallel(found["knobs"], found["points"]))
+        names = {at: knob["name"] for at, knob in enumerate(found["knobs"])}
+        self._knob.set_options(names, value=self._knob.value if self._knob.value in names else next(iter(names), None))
+        self._draw_slice()
+        self._table.rows = knob_rows(found)
+        self._table.update()
+
+    def _draw_slice(self) -> None:
+        at = self._knob.value
+        if self._found is not None and at is not None:
+            _draw(self._slice, charts.slices(self._found["knobs"][at]["name"], at, self._found["points"]))
+
+
+def _chart(height: int, label: str, mark: str) -> ui.echart:
+    chart = ui.echart({"series": []}).classes("w-full").style(f"height:{height}px; min-width:0")
+    return chart.props(f"role=img aria-label='{label}'").mark(mark)
+
+
+def _draw(chart: ui.echart, options: dict[str, Any]) -> None:
+    chart.options.clear()
+    chart.options.update(options)
+    chart.update()
+
+
+def build(context: Context, job_id: str, task_id: int, sketch: str) -> None:
+    """Fill the page; ``sketch``: the one to begin with."""
+    visitor, path = context.visitor(), f"/jobs/{job_id}/tasks/{task_id}/analysis"
+    with frame(f"Task {task_id}", logged_in=visitor.logged_in, on_logout=visitor.logout):
+        banner, invented = Banner(), Banner()
+        with ui.element("section").classes("ts-card"):
+            with ui.row().classes("w-full items-center justify-between"):
+                heading = ui.label(f"Task {task_id}").classes("ts-title").props("role=heading aria-level=1")
+                with ui.row().classes("gap-3"):
+                    ui.link("Its trials", f"/jobs/{job_id}/trials?task={task_id}").classes("ts-link")
+                    ui.link("Back to the job", f"/jobs/{job_id}").classes("ts-link")
+            about = ui.label().classes("ts-soft")
+            chosen = ui.select({}, label="Sketch").classes("w-full").props("dense outlined")
+        plots = Plots()
+    wanted: str | None = sketch or None
+    settling = False
+
+    async def refresh() -> float:
+        nonlocal settling
+        found = await visitor.call(lambda api: api.analysis(job_id, task_id, wanted))
+        heading.set_text(found["name"])
+        invented.simulated(found["simulated"])
+        shown, trials = len(found["points"]), fmt.count(found["trials"])
+        about.set_text(f"{trials} trials that ran" + (f", {fmt.count(shown)} shown" if shown < found["trials"] else ""))
+        settling = True
+        chosen.set_options(sketch_options(found), value=found["sketch"])
+        settling = False
+        plots.show(found)
+        return 5.0
+
+    async def choose() -> None:
+        nonlocal wanted
+        if not settling and chosen.value != wanted:
+            wanted = chosen.value
+            ui.navigate.history.replace(f"{path}?{urlencode({'sketch': wanted or ''})}")
+            await at_once(refresh, banner)
+
+    keep_fresh(refresh, banner, path)
+    chosen.on_value_change(choose)
