@@ -12,9 +12,12 @@ from tunesmith.event_kinds import EventKind
 from tunesmith.states import JobState
 
 
-def page(session: Session, *, after: int = 0, job_id: str | None = None, limit: int = 200) -> Sequence[Event]:
-    """Events with an id greater than ``after``, oldest first."""
-    query = sa.select(Event).where(Event.id > after).order_by(Event.id).limit(limit)
+def page(
+    session: Session, *, after: int = 0, job_id: str | None = None, limit: int = 200, before: int | None = None
+) -> Sequence[Event]:
+    """Events with an id greater than ``after``, oldest first; with ``before`` those below it, newest first."""
+    query = sa.select(Event).where(Event.id > after).order_by(Event.id if before is None else Event.id.desc())
+    query = query.limit(limit) if before is None else query.where(Event.id < before).limit(limit)
     if job_id is not None:
         query = query.where(Event.job_id == job_id)
     return session.scalars(query).all()

@@ -149,6 +149,22 @@ class Api:
         """Events after an id."""
         return self._with(lambda c: [event.model_dump(mode="json") for event in c.events(job_id, after, limit=200)])
 
+    def newest_events(self, job_id: str, pages: int) -> list[Json]:
+        """The newest events, oldest first: up to ``pages`` of 200."""
+
+        def work(client: Client) -> list[Json]:
+            found: list[Json] = []
+            cursor = None
+            for _ in range(pages):
+                page = client.newest_events(job_id, cursor=cursor)
+                found += [event.model_dump(mode="json") for event in page.items]
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
+            return found[::-1]
+
+        return self._with(work)
+
     def devices(self) -> list[Json]:
         """Every known device."""
         return self._with(lambda c: [device.model_dump(mode="json") for device in c.devices()])

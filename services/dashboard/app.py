@@ -18,6 +18,7 @@ from services.dashboard import (
     job,
     listing,
     login,
+    lost,
     overview,
     submit,
     trial,
@@ -58,6 +59,7 @@ def mount(app: FastAPI, *, base_url: str, secret: str, login_limit: str, headers
     context = Context(clients, Sessions(), Rate(login_limit))
     toolkit.state.tunesmith = context
     _pages(context, clients)
+    lost.handle(context)
     use_nonces(templates.env)
     toolkit.add_middleware(PagePolicy)
     core.sio.eio.cors_allowed_origins = []  # no answer invites other origins; whoever mounts this refuses them

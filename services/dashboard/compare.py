@@ -40,7 +40,8 @@ def job_ids(text: str) -> list[str]:
 
 def title(job: Json) -> str:
     """What the chart's legend calls a job; ids tell jobs of one name apart."""
-    return f"{job.get('name') or model_name(job) or 'job'} ({job['id'][-6:]})"
+    invented = ", simulated" if job.get("simulated") else ""
+    return f"{job.get('name') or model_name(job) or 'job'} ({job['id'][-6:]}{invented})"
 
 
 def columns(jobs: list[Json]) -> list[dict[str, Any]]:

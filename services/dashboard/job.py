@@ -31,8 +31,8 @@ REASONS = {
 }
 REFUSALS = {"fast_math": "no fast math", "winograd": "no Winograd"}
 """What a job says of the approximations that it was not allowed."""
-EVENT_PAGE, EVENT_PAGES = 200, 20
-"""Events of one page of the API, and how many pages are read at once."""
+EVENT_PAGES = 5
+"""Pages of the newest events that a page begins with; most events are steps of rounds, which it does not show."""
 
 
 def facts(job: dict[str, Any]) -> str:
@@ -244,12 +244,7 @@ class _Loaded:
 
 def _load(api: Api, job_id: str, after: int, others: list[str]) -> _Loaded:
     """Over one connection; ``others`` are jobs whose curves are wanted, too."""
-    events: list[Json] = []
-    for _ in range(EVENT_PAGES):
-        page = api.events(job_id, events[-1]["id"] if events else after)
-        events += page
-        if len(page) < EVENT_PAGE:
-            break
+    events = api.events(job_id, after) if after else api.newest_events(job_id, EVENT_PAGES)
     return _Loaded(
         api.job(job_id),
         api.forecast(job_id),

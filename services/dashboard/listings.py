@@ -52,7 +52,7 @@ def cost_model_row(model: Json) -> Json:
         "of": model["job_id"] or model["target"][:12],
         "number": str(model["number"]),
         "state": words(model["state"]),
-        "trained_on": fmt.count(model["trained_on"]),
+        "trained_on": fmt.count(model["trained_on"]) + (" (simulated)" if model["simulated"] else ""),
         "metrics": ", ".join(f"{words(name).lower()} {value:.3g}" for name, value in metrics.items()) or fmt.NOTHING,
     }
 

@@ -12,6 +12,7 @@ from services.dashboard.charts import samples
 from services.dashboard.context import Context, keep_fresh
 from services.dashboard.parts import Banner, Figure, words
 from services.dashboard.theme import frame
+from services.dashboard.trials import invented
 from tunesmith.answers.trials import ProgramBody
 from tunesmith.states import WorkState, is_final
 
@@ -121,7 +122,14 @@ class Figures:
         self._rate.show(fmt.rate(rate), f"Throughput{part}")
         size = trial["batch_size"] or None
         self._measured.show(_place(trial["measured_place"], size))
-        self._predicted.show(_place(trial["predicted_place"], size))
+        self._predicted.show(_place(trial["predicted_place"], size), f"Place by the cost model{_score(trial)}")
+
+
+def _score(trial: Json) -> str:
+    """What the cost model expected, and how far its members lie apart."""
+    score, apart = trial["predicted_score"], trial["uncertainty"]
+    sure = f" ± {apart:.2g}" if apart is not None else ""
+    return "" if score is None else f", score {score:.3g}{sure}"
 
 
 def _place(place: int | None, size: int | None) -> str:
@@ -132,7 +140,7 @@ def build(context: Context, job_id: str, trial_id: int) -> None:
     """Fill the page."""
     visitor = context.visitor()
     with frame(f"Trial {trial_id}", logged_in=visitor.logged_in, on_logout=visitor.logout):
-        banner = Banner()
+        banner, simulated = Banner(), Banner()
         with ui.element("section").classes("ts-card"):
             with ui.row().classes("w-full items-center justify-between"):
                 title = ui.label(f"Trial {trial_id}").classes("ts-title").props("role=heading aria-level=1")
@@ -157,6 +165,7 @@ def build(context: Context, job_id: str, trial_id: int) -> None:
         trial, peak = await visitor.call(lambda api: _load(api, job_id, trial_id))
         title.set_text(f"Trial {trial_id}: {trial['task_name']}" if trial["task_name"] else f"Trial {trial_id}")
         about.set_text(trial["sketch"] or "default schedule")
+        simulated.simulated(invented(trial))
         figures.show(trial, peak)
         for table, rows in ((knobs, knob_rows(trial)), (facts, fact_rows(trial))):
             if table.rows != rows:

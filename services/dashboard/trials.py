@@ -72,13 +72,18 @@ def row(job_id: str, trial: dict[str, Any], tasks: dict[int, str]) -> dict[str, 
         "id": trial["id"],
         "link": f"/jobs/{job_id}/trials/{trial['id']}",
         "task": tasks.get(trial["task"] or 0, fmt.NOTHING),
-        "latency": fmt.latency(trial["latency"]),
+        "latency": fmt.latency(trial["latency"]) + (" (simulated)" if invented(trial) else ""),
         "failure": words(trial["failure"]) if trial["failure"] else "",
         "interval": f"{fmt.latency(low)} – {fmt.latency(high)}" if low is not None else fmt.NOTHING,
         "sketch": (trial["sketch"] or "default schedule")[:16],
         "decisions": decisions_text(trial["decisions"]),
         "when": fmt.when(trial["created_at"]),
     }
+
+
+def invented(trial: dict[str, Any]) -> bool:
+    """Whether a simulated device made the latency up."""
+    return bool(trial["environment"].get("simulated"))
 
 
 def decisions_text(decisions: list[Any]) -> str:
@@ -111,7 +116,7 @@ def build(context: Context, job_id: str, view: View) -> None:
     """Fill the page."""
     visitor = context.visitor()
     with frame("Trials", logged_in=visitor.logged_in, on_logout=visitor.logout):
-        banner = Banner()
+        banner, simulated = Banner(), Banner()
         with ui.element("section").classes("ts-card"):
             with ui.row().classes("w-full items-center justify-between"):
                 ui.label("Trials").classes("ts-title").props("role=heading aria-level=1")
@@ -136,6 +141,7 @@ def build(context: Context, job_id: str, view: View) -> None:
             known = True
         now = View(order.value, task.value or None, failure.value or None)
         page = await visitor.call(lambda api: api.trials(job_id, **now.wanted(), limit=PAGE, cursor=pager.cursor))
+        simulated.simulated(any(map(invented, page["items"])))
         grid.show(page, dict(task.options))
         pager.show(page["next_cursor"], len(page["items"]), PAGE, page["total"])
         return 4.0

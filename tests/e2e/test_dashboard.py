@@ -14,12 +14,12 @@ from typing import Any
 import dashboard_rows
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from browser_pages import CURVES, Watched, card, curve, get_json, row, shape, write_program
+from browser_pages import CURVE, CURVES, Watched, card, curve, get_json, row, shape, write_program
 from coordinator_process import coordinator
 from playwright.sync_api import Browser, Page, expect
 
 from db.engine import create_engine, session_factory
-from db.models import Job
+from db.models import Job, Record
 from services.dashboard import format as fmt
 from tunesmith.options import JobOptions
 
@@ -89,6 +89,16 @@ def test_job_page_draws_the_curve_of_the_api(page: Page, server: str) -> None:
     page.get_by_role("button", name="Wall time").click()
     drawn = curve(page, "Wall time (s)")
     assert drawn["solid"][-1][0] == pytest.approx(wanted["points"][-1]["seconds"])
+    least = get_json(f"{server}/v1/jobs/running/roofline")["seconds"]
+    assert {mark["name"]: mark["yAxis"] for mark in drawn["untuned"]} == {
+        "untuned": pytest.approx(wanted["untuned"] * 1e3),
+        "limit of the machine": pytest.approx(least * 1e3, abs=1e-6),
+    }
+    page.get_by_role("button", name="Device time").click()
+    assert curve(page, "Device time (s)")["solid"][-1][0] == pytest.approx(wanted["points"][-1]["device_seconds"])
+    page.get_by_label("Other jobs of this model").click()
+    page.get_by_role("option", name="squeezenet-random.onnx (done)").click()
+    page.wait_for_function(f"() => ({CURVE})()?.others === 1")
 
 
 def test_job_page_shows_tasks_failures_events_and_what_it_waits_for(page: Page, server: str) -> None:
@@ -143,6 +153,21 @@ def test_a_trial_is_found_and_opened(page: Page, server: str, folder: Path) -> N
     expect(card(page, "Circumstances")).to_contain_text("0.27.0")
     page.goto(f"{server}/jobs/done/trials/999999")
     expect(page.get_by_text("job done has no trial 999999 (not_found)")).to_be_visible()
+
+
+def test_a_task_is_analysed(page: Page, server: str) -> None:
+    page.goto(f"{server}/jobs/done")
+    row(page, "fused_conv2d1_add_relu").get_by_role("link", name="analysis").click()
+    expect(page.get_by_role("heading", name="fused_conv2d1_add_relu")).to_be_visible()
+    task = re.search(r"tasks/(\d+)/", page.url).group(1)
+    found = get_json(f"{server}/v1/jobs/done/tasks/{task}/analysis")
+    table = page.locator("tbody tr")
+    expect(table).to_have_count(len(found["knobs"]))
+    expect(table.first).to_contain_text(found["knobs"][0]["name"])
+    lines = "() => [...document.querySelectorAll('.nicegui-echart')].map(e => getElement(e.id.slice(1))?.chart)"
+    lines += ".map(c => c?.getOption()?.series?.[0]).filter(s => s?.type === 'parallel')[0]?.data.length"
+    page.wait_for_function(f"() => ({lines})() === {sum(point['values'] is not None for point in found['points'])}")
+    expect(page.get_by_text("No score yet")).to_be_visible()
 
 
 def test_a_job_is_submitted_by_the_form_and_again(page: Page, server: str, tmp_path: Path) -> None:
@@ -240,21 +265,33 @@ def test_figures_stay_in_their_cards_and_end_with_the_job(page: Page, server: st
 
 def test_invented_figures_are_called_so(page: Page, server: str, folder: Path) -> None:
     engine = create_engine(f"sqlite:///{folder / 'tunesmith.db'}")
-    with session_factory(engine).begin() as session:
-        session.get_one(Job, "done").simulated = True
+    def mark(simulated: bool) -> None:
+        with session_factory(engine).begin() as session:
+            session.get_one(Job, "done").simulated = simulated
+            fastest = session.query(Record).filter_by(job_id="done").order_by(Record.latency.nulls_last()).first()
+            fastest.environment = {**fastest.environment, "simulated": simulated}
+
+    mark(simulated=True)
     page.goto(f"{server}/jobs/done")
     expect(page.get_by_text("Its latencies are invented; nothing was measured.")).to_be_visible()
     expect(page.get_by_text("Current latency, simulated")).to_be_visible()
     page.goto(server)
     expect(row(page, "Succeeded")).to_contain_text("(simulated)")
-    with session_factory(engine).begin() as session:
-        session.get_one(Job, "done").simulated = False
+    page.goto(f"{server}/jobs/done/trials")
+    expect(page.locator("tbody tr").first).to_contain_text("(simulated)")
+    expect(page.get_by_text("Its latencies are invented; nothing was measured.")).to_be_visible()
+    mark(simulated=False)
     engine.dispose()
 
 
-def test_an_unknown_job_is_a_problem_and_not_a_crash(page: Page, server: str) -> None:
+def test_an_unknown_job_is_a_problem_and_a_wrong_address_has_a_page(page: Page, server: str) -> None:
     page.goto(f"{server}/jobs/nobody")
     expect(page.get_by_text("there is no job nobody (not_found)")).to_be_visible()
+    missing = page.request.get(f"{server}/jobs/done/trails")
+    assert missing.status == 404
+    for text in ("No such page · Tunesmith", "There is no page at /jobs/done/trails.", "To the list of jobs"):
+        assert text in missing.text()
+    assert page.request.get(f"{server}/_nicegui/nothing.js").status == 404
 
 
 def test_best_log_and_database_download(page: Page, server: str, tmp_path: Path) -> None:

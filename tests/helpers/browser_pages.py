@@ -36,7 +36,7 @@ CURVE = """() => {
   const chart = element && getElement(element.id.slice(1))?.chart;
   const lines = chart?.getOption()?.series;
   return lines ? {solid: lines[0].data, dotted: lines[1].data, untuned: lines[0].markLine.data,
-                  axis: chart.getOption().xAxis[0].name} : null;
+                  axis: chart.getOption().xAxis[0].name, others: lines.length - 2} : null;
 }"""
 CURVES = """{
   const element = document.querySelector('.nicegui-echart');

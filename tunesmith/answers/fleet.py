@@ -83,6 +83,7 @@ class CostModelBody(Answer):
     precision: str
     trained_on: int
     trained_through: int
+    simulated: bool = Field(False, description="What a simulated device invented was in it.")
     metrics: dict[str, Any] | None
     error: dict[str, Any] | None
     created_at: dt.datetime

@@ -160,6 +160,11 @@ class Client(Jobs, Dataset, CostModels, Trials):
         """Events with an id above ``after``, oldest first."""
         return events.page(self._transport, job_id, after, limit)
 
+    def newest_events(self, job_id: str, limit: int = 200, cursor: str | None = None) -> Page[EventBody]:
+        """Events, newest first."""
+        answer = self._transport.get(f"/v1/jobs/{job_id}/events", sort="-id", limit=limit, cursor=cursor)
+        return Page[EventBody].read(answer)
+
     def follow(self, job_id: str, after: int = 0) -> Iterator[EventBody]:
         """Events as they happen, until the job has ended. Survives broken connections."""
         for event in events.follow(self._transport, job_id, after):

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.concurrency import run_in_threadpool
@@ -44,16 +44,23 @@ async def job_events(
     caller: InCaller,
     job_id: str,
     after: Annotated[int, Query(ge=0, description="Only events with a greater id.")] = 0,
+    sort: Annotated[
+        Literal["id", "-id"], Query(description="Oldest first, or newest first; a stream is oldest first.")
+    ] = "id",
     limit: Limit = 50,
     cursor: Annotated[int | None, Query(ge=0)] = None,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response | Page[EventBody]:
-    """A page of events, oldest first; with ``Accept: text/event-stream`` they are streamed as they happen, until
-    the job is over."""
+    """A page of events, oldest first unless asked otherwise; with ``Accept: text/event-stream`` they are streamed as
+    they happen, until the job is over."""
     if last_event_id is not None and re.fullmatch("[0-9]{1,19}", last_event_id):
         after = int(last_event_id)
+    streamed = "text/event-stream" in request.headers.get("accept", "")
+    if sort == "-id" and not streamed:
+        before = min(cursor if cursor is not None else MAX_ID, MAX_ID)
+        return await run_in_threadpool(of_job.page, context, caller, job_id, min(after, MAX_ID), limit, before)
     after = min(cursor if cursor is not None else after, MAX_ID)
-    if "text/event-stream" not in request.headers.get("accept", ""):
+    if not streamed:
         return await run_in_threadpool(of_job.page, context, caller, job_id, after, limit)
     await run_in_threadpool(of_job.page, context, caller, job_id, after, 1)  # a problem, not a broken stream
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}

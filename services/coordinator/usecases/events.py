@@ -20,11 +20,16 @@ from tunesmith.event_kinds import FORMER_NAMES
 from tunesmith.states import is_final
 
 
-def page(context: Context, caller: Caller, job_id: str, after: int, limit: int) -> Page[EventBody]:
-    """Events of a job with an id above ``after``; ``next_cursor`` is the id to go on from."""
+def page(
+    context: Context, caller: Caller, job_id: str, after: int, limit: int, before: int | None = None
+) -> Page[EventBody]:
+    """Events of a job with an id above ``after``, oldest first; with ``before`` those below it, newest first.
+
+    ``next_cursor`` is the id to go on from.
+    """
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = event_log.page(session, after=after, job_id=job_id, limit=limit + 1)
+        found = event_log.page(session, after=after, job_id=job_id, limit=limit + 1, before=before)
         items = _events(session, caller, found[:limit])
     return Page(items=items, next_cursor=str(items[-1].id) if len(found) > limit else None)
 

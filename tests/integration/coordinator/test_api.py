@@ -305,6 +305,9 @@ def test_events_as_pages_and_as_a_stream_that_resumes(both: Api) -> None:
         everything += page
         after = page[-1]["id"]
     assert [row["id"] for row in everything] == sorted({row["id"] for row in everything})
+    newest = both.client.get(path, params={"sort": "-id", "limit": 9}).json()
+    further = both.client.get(path, params={"sort": "-id", "limit": 9, "cursor": newest["next_cursor"]}).json()["items"]
+    assert [*newest["items"], *further] == everything[:-19:-1]
     stream = {"accept": "text/event-stream"}
     response = both.client.get(path, headers=stream)  # the job is over: the stream ends by itself
     assert response.headers["content-type"].startswith("text/event-stream")
