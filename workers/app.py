@@ -166,7 +166,9 @@ def _follow_children(settings: Settings, context: Any) -> None:
             context().importing.begin()
 
     signals.worker_process_init.connect(start, weak=False, dispatch_uid="tunesmith.start")
-    signals.celeryd_init.connect(lambda **_: restrict_remote_control(), weak=False, dispatch_uid="tunesmith.control")
+    signals.celeryd_init.connect(
+        lambda **_: restrict_remote_control(settings.core_queues), weak=False, dispatch_uid="tunesmith.control"
+    )
     signals.celeryd_init.connect(
         lambda **_: _load_before_fork(settings.core_queues), weak=False, dispatch_uid="tunesmith.load"
     )

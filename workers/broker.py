@@ -10,13 +10,15 @@ A worker touches the lists of its queues and nothing else that is shared, so tha
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from queue import Empty
 from typing import Any, Final
 
 from celery.worker.control import Panel
 from kombu.transport import redis
 
+from tunesmith import __version__
 from tunesmith.messages import CORE_QUEUES, EvaluateModel, MeasureBatch, measure_queue
 from workers.core.tasks import CORE_TASKS
 
@@ -169,16 +171,25 @@ def foreign(headers: dict[str, Any], queue: str) -> str:
     return next((f"it has a time, {key}, which none of ours has" for key in TIMES if headers.get(key) is not None), "")
 
 
-def restrict_remote_control(panel: type[Panel] = Panel) -> None:
+def restrict_remote_control(queues: Sequence[str] = (), panel: type[Panel] = Panel) -> None:
     """Keep only ``ping`` and ``revoke`` without its kill from what Celery lets anybody at the broker ask of a
-    worker."""
+    worker. The answer to a ping says who it is.
+
+    Args:
+        queues: those that the worker serves.
+    """
     revoke = panel.data["revoke"]
 
     def hint(state: Any, task_id: Any, **_: Any) -> Any:
         ids = [task_id] if isinstance(task_id, str) else [one for one in task_id if isinstance(one, str)]
         return revoke(state, ids, terminate=False)
 
-    kept = {"ping": panel.data["ping"], "revoke": hint}
+    def about(state: Any, **_: Any) -> dict[str, Any]:
+        processes = state.consumer.pool.info.get("processes", [])
+        told = {"version": __version__, "host": socket.gethostname(), "queues": list(queues)}
+        return {"ok": "pong", **told, "processes": processes}
+
+    kept = {"ping": about, "revoke": hint}
     panel.data.clear()
     panel.data.update(kept)
 

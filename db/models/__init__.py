@@ -3,7 +3,7 @@
 from db.models.audit import AuditRow
 from db.models.base import Base
 from db.models.dataset import CostModelRow, Event, Record, Schedule, SketchRow
-from db.models.fleet import ApiKey, Device, EnrolledWorker, IdempotencyKey, ReportRefusal, TargetRow
+from db.models.fleet import ApiKey, Device, DeviceTime, EnrolledWorker, IdempotencyKey, ReportRefusal, TargetRow
 from db.models.imports import RecordImport
 from db.models.jobs import Batch, Evaluation, Family, Job, JobTag, JobTask, Round
 from db.models.listings import Listing
@@ -16,6 +16,7 @@ __all__ = [
     "Batch",
     "CostModelRow",
     "Device",
+    "DeviceTime",
     "EnrolledWorker",
     "Evaluation",
     "Event",

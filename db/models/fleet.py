@@ -43,6 +43,21 @@ class Device(Base, Created):
     sequence: Mapped[int] = mapped_column(BigInteger, default=0)  # number of the last heartbeat
 
 
+class DeviceTime(Base):
+    """What a device was like for some minutes: its health and calibration at the end, and how long it was seen and
+    busy, in seconds."""
+
+    __tablename__ = "device_times"
+    device: Mapped[str] = mapped_column(String(200), primary_key=True)
+    start: Mapped[dt.datetime] = mapped_column(primary_key=True)
+    seen: Mapped[float] = mapped_column(default=0.0)
+    busy: Mapped[float] = mapped_column(default=0.0)
+    health: Mapped[str] = mapped_column(String(20))
+    peak_flops: Mapped[float | None]
+    noise_floor: Mapped[float | None]
+    drift: Mapped[float | None]
+
+
 class EnrolledWorker(Base, Created):
     """A measure worker whose reports are believed, named by its public key."""
 

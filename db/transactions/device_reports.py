@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from db import clock
 from db.models import Device
 from db.queries.devices import first_calibration, is_live
-from db.transactions import events
+from db.transactions import device_times, events
 from db.transactions.upsert import insert_for
 from tunesmith.events import DeviceHealthChanged, DeviceJoined, DeviceLeft
 from tunesmith.messages import DeviceReport
@@ -37,6 +37,7 @@ def store(
     old = session.get(Device, message.name, populate_existing=True)
     was_live = old is not None and is_live(old, timeout, now)
     before = old.health if old is not None else DeviceHealth.OK.value
+    last_seen, worked = (old.seen_at, old.busy) if was_live and old is not None else (now, False)
     found = message.calibration
     # A worker that starts has none yet: what is known of the device stays.
     calibration = found.model_dump(mode="json") if found is not None else (old.calibration if old is not None else None)
@@ -65,6 +66,15 @@ def store(
     }
     statement = insert_for(session, Device).values(name=message.name, created_at=now, **values)
     session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=values))
+    device_times.note(
+        session,
+        message.name,
+        now,
+        passed=max(0.0, (now - last_seen).total_seconds()),
+        busy=worked,
+        health=message.health.value,
+        found=found,
+    )
     if was_live == message.stopping:
         said = DeviceLeft if message.stopping else DeviceJoined
         events.append(session, said(message.name, message.host, message.device_classes))

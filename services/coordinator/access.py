@@ -64,6 +64,7 @@ _TARGETS = Rule(READ, Visibility.SHARED, "those of live devices, of champions, a
 _BLOB = Rule(None, Visibility.UNOWNED, "needs the signature that a message to a worker carries; without it 401")
 _READY = Rule(None, Visibility.UNOWNED, "reasons and durations for `operator` and `monitor`, and where no key is set")
 _ENROL = Rule(frozenset({"worker", "operator"}), Visibility.UNOWNED, "all that a key of scope `worker` may do")
+_WORKERS = Rule(READ, Visibility.SHARED, "`failures` are told to operators alone")
 _METRICS = Rule(MONITOR, Visibility.UNOWNED)
 
 RULES: dict[tuple[str, str], Rule] = {
@@ -104,7 +105,8 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/v1/jobs/{job_id}/best"): _LOG,
     ("GET", "/v1/targets"): _TARGETS,
     ("GET", "/v1/devices"): SHARED,
-    ("GET", "/v1/workers"): SHARED,
+    ("GET", "/v1/devices/history"): SHARED,
+    ("GET", "/v1/workers"): _WORKERS,
     ("POST", "/v1/workers"): _ENROL,
     ("GET", "/v1/workers/enrolled"): ADMIN,
     ("DELETE", "/v1/workers/enrolled/{worker_id}"): ADMIN,

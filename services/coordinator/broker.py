@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tunesmith.messages import CORE_QUEUES, Message
 
@@ -16,6 +17,25 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 TIMEOUT = 2.0
 """Seconds that connecting or sending may take before the broker counts as away."""
+ANSWER_SECONDS = 0.5
+"""How long workers are waited for that may be there."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A worker of core queues that answers.
+
+    Attributes:
+        name: unique at the broker.
+        version: of Tunesmith.
+        processes: ids of the processes that do its work.
+    """
+
+    name: str
+    version: str
+    host: str
+    queues: tuple[str, ...]
+    processes: tuple[int, ...]
 
 
 class Publisher(Protocol):
@@ -29,6 +49,9 @@ class Publisher(Protocol):
 
     def depths(self, queues: Sequence[str]) -> dict[str, int | None]:
         """Waiting messages by queue, None when unknown."""
+
+    def nodes(self) -> list[Node]:
+        """The workers of core queues that answer now."""
 
     def ping(self) -> bool:
         """True when the broker answers."""
@@ -104,6 +127,14 @@ class CeleryPublisher:
         except _away():
             return dict.fromkeys(queues)
 
+    def nodes(self) -> list[Node]:
+        """Ask all for a sign of life; takes :data:`ANSWER_SECONDS`."""
+        try:
+            answers = self._app.control.ping(timeout=ANSWER_SECONDS)
+        except _away():
+            return []
+        return [_node(name, told) for answer in answers for name, told in answer.items()]
+
     def ping(self) -> bool:
         """Ask the broker whether it answers."""
         return self.depths(CORE_QUEUES[:1])[CORE_QUEUES[0]] is not None
@@ -112,6 +143,12 @@ class CeleryPublisher:
         """Close pooled connections."""
         if "_app" in self.__dict__:
             self._app.close()
+
+
+def _node(name: str, told: dict[str, Any]) -> Node:
+    """A worker by its answer; one of an earlier version says only that it is there."""
+    queues, processes = told.get("queues", ()), told.get("processes", ())
+    return Node(name, told.get("version", ""), told.get("host", ""), tuple(queues), tuple(processes))
 
 
 def _away() -> tuple[type[Exception], ...]:

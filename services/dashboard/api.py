@@ -169,6 +169,10 @@ class Api:
         """Every known device."""
         return self._with(lambda c: [device.model_dump(mode="json") for device in c.devices()])
 
+    def device_history(self, device: str, hours: int) -> list[Json]:
+        """What a device was like lately."""
+        return self._with(lambda c: [step.model_dump(mode="json") for step in c.device_history(device, hours)])
+
     def models(self, limit: int) -> list[Json]:
         """The newest models."""
         return self._with(lambda c: [model.model_dump(mode="json") for model in c.models(limit=limit).items])

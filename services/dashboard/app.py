@@ -14,6 +14,7 @@ from nicegui.client import templates
 from services.dashboard import (
     analysis,
     compare,
+    device,
     downloads,
     job,
     listing,
@@ -103,6 +104,10 @@ def _pages(context: Context, clients: Clients) -> None:
     @ui.page("/records/{key}")
     def workload_page(key: str) -> None:
         workload.build(context, key)
+
+    @ui.page("/devices/{name:path}")
+    def device_page(name: str) -> None:
+        device.build(context, name)
 
     @ui.page("/submit")
     def submit_page(like: str = "") -> None:

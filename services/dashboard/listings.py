@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from typing import Any
+from urllib.parse import quote
 
 from services.dashboard import format as fmt
 from services.dashboard.api import Api, Json
@@ -68,6 +69,8 @@ def device_row(device: Json) -> Json:
     state = "measuring" if device["busy"] else "idle"
     return {
         "name": device["name"] + (" (simulated)" if device["simulated"] else ""),
+        "link": f"/devices/{quote(device['name'])}",
+        "used": fmt.share(device["utilisation"]),
         "state": state if device["alive"] else f"gone, seen {_ago(device['seen_at'])}",
         "health": ": ".join(part for part in (words(device["health"]), device["reason"]) if part),
         "classes": ", ".join(device["device_classes"]),
@@ -79,20 +82,13 @@ def device_row(device: Json) -> Json:
 
 
 def _workers(api: Api, find: str | None, cursor: str | None) -> Rows:
-    lines = [
-        {
-            "name": each["name"],
-            "what": ", ".join(each["roles"]),
-            "state": "alive" if each["alive"] else "silent",
-            "load": fmt.count(each["holds"]),
-            "seen": _ago(each["seen_at"]),
-        }
-        for each in api.workers()
-    ]
+    lines = [worker_row(each) for each in api.workers()]
     queues = [
         {
             "name": each["name"],
             "what": "queue",
+            "version": fmt.NOTHING,
+            "failed": fmt.NOTHING,
             "state": f"{_text(each['messages'])} messages",
             "load": f"{each['waiting']} wait, {each['running']} in work",
             "seen": fmt.NOTHING,
@@ -101,6 +97,22 @@ def _workers(api: Api, find: str | None, cursor: str | None) -> Rows:
     ]
     rows = [*lines, *queues]
     return Rows(rows, total=len(rows))
+
+
+def worker_row(worker: Json) -> Json:
+    """A line of the list of workers; its last failure in words."""
+    state = "working" if worker["holds"] else "idle"
+    broken = worker["failures"]
+    failed = f"{words(broken[0]['kind'])} {broken[0]['row']}: {broken[0]['problem'].get('detail', '')}" if broken else ""
+    return {
+        "name": worker["name"],
+        "what": ", ".join([*worker["roles"], *worker["queues"]]),
+        "version": _text(worker["version"]),
+        "state": state if worker["alive"] else "silent",
+        "load": fmt.count(worker["holds"]),
+        "seen": _ago(worker["seen_at"]) if worker["seen_at"] else fmt.NOTHING,
+        "failed": _text(failed + (f" (and {len(broken) - 1} before)" if len(broken) > 1 else "")),
+    }
 
 
 def _keys(api: Api, find: str | None, cursor: str | None) -> Rows:
@@ -176,6 +188,7 @@ LISTINGS = (
             ("peak", ">Peak"),
             ("noise", ">Noise"),
             ("drift", ">Times its first latency"),
+            ("used", ">Busy in the last hour"),
         ),
         _devices,
         "Jobs wait until a measure worker registers a device.",
@@ -183,7 +196,15 @@ LISTINGS = (
     Listing(
         "/workers",
         "Workers and queues",
-        (("name", "Name"), ("what", "Does"), ("state", "State"), ("load", ">Work"), ("seen", ">Heard of")),
+        (
+            ("name", "Name"),
+            ("what", "Does"),
+            ("version", "Version"),
+            ("state", "State"),
+            ("load", ">Work"),
+            ("seen", ">Heard of"),
+            ("failed", "Last failure"),
+        ),
         _workers,
         "No worker has reported yet.",
     ),

@@ -26,6 +26,7 @@ from tunesmith.options import JobOptions
 pytestmark = pytest.mark.browser
 LOG_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "json-log.md"
 WEEK = str(7 * 86400)
+LISTED = ("/devices", "/devices/workstation/cpu", "/workers", "/records", "/records/fused_softmax")
 
 
 @pytest.fixture(scope="module")
@@ -316,10 +317,16 @@ def test_pages_fit_a_telephone_and_the_dark(browser: Browser, server: str) -> No
     watched = Watched(browser, server, color_scheme="dark")
     page = watched.page
     page.set_viewport_size({"width": 390, "height": 844})
-    for path in ("/", "/jobs/done", "/jobs/done/trials", "/submit", "/compare?jobs=done,running", "/devices"):
+    tasks, trials = (get_json(f"{server}/v1/jobs/done/{kind}?limit=1")["items"] for kind in ("tasks", "trials"))
+    more = (f"/jobs/done/trials/{trials[0]['id']}", f"/jobs/done/tasks/{tasks[0]['id']}/analysis", *LISTED)
+    for path in ("/", "/jobs/done", "/jobs/done/trials", "/submit", "/compare?jobs=done,running", *more):
         page.goto(server + path)
-        expect(page.locator("tbody tr, .ts-drop").first).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        expect(page.locator("tbody tr:visible, .ts-drop:visible, .ts-empty:visible").first).to_be_visible()
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 844})
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (path, width)
+        if path in more:
+            continue
         dark = "() => getComputedStyle(document.body).backgroundColor"
         before = page.evaluate(dark)
         page.get_by_role("button", name="Switch between light and dark").click()

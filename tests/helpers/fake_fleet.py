@@ -20,6 +20,7 @@ from db.transactions import device_reports, job_plan, model_import, outcomes, re
 from db.transactions.job_plan import PlannedTask
 from db.transactions.model_import import Imported, ImportedTask
 from db.transactions.transitions import transition
+from services.coordinator.broker import Node
 from services.coordinator.context import Context
 from tunesmith.messages import (
     Confirmation,
@@ -65,6 +66,7 @@ class Recorder:
     sent: list[Sent] = field(default_factory=list)
     revoked: list[str] = field(default_factory=list)
     alive: bool = True
+    workers: list[Node] = field(default_factory=list)
 
     def send(self, message: Message, *, queue: str, task_id: str) -> bool:
         if self.alive:
@@ -76,6 +78,9 @@ class Recorder:
 
     def depths(self, queues: Sequence[str]) -> dict[str, int | None]:
         return {queue: sum(s.queue == queue for s in self.sent) if self.alive else None for queue in queues}
+
+    def nodes(self) -> list[Node]:
+        return self.workers if self.alive else []
 
     def ping(self) -> bool:
         return self.alive

@@ -45,16 +45,46 @@ class DeviceBody(Answer):
     busy: bool
     alive: bool
     seen_at: dt.datetime
+    utilisation: float | None = Field(None, description="Share of the last hour in which it measured.")
+
+
+class DeviceTimeBody(Answer):
+    """What a device was like for ten minutes from ``start`` on: health and calibration at their end, and how long it
+    was heard of and measured, in seconds."""
+
+    start: dt.datetime
+    seen: float
+    busy: float
+    health: DeviceHealth
+    peak_flops: float | None
+    noise_floor: float | None
+    drift: float | None
+
+
+class WorkerFailureBody(BaseModel):
+    """Work that ended with a problem while a worker had it; ``created_at``: when the work came up."""
+
+    kind: str
+    row: str
+    problem: dict[str, Any]
+    created_at: dt.datetime
 
 
 class WorkerBody(BaseModel):
-    """A process that holds work or a device."""
+    """A process that serves queues or a device, or that holds work.
+
+    ``version`` is Tunesmith's, empty where the worker does not say. ``failures``: the newest ones of its work, for
+    operators.
+    """
 
     name: str
     roles: list[str]
+    version: str = ""
+    queues: list[str] = []
     alive: bool
     holds: int
     seen_at: dt.datetime | None
+    failures: list[WorkerFailureBody] = []
 
 
 class QueueBody(BaseModel):

@@ -15,7 +15,7 @@ import httpx2
 
 from tunesmith.answers.base import Page
 from tunesmith.answers.events import EventBody
-from tunesmith.answers.fleet import AuditBody, DeviceBody, KeyBody, NewKeyBody
+from tunesmith.answers.fleet import AuditBody, DeviceBody, DeviceTimeBody, KeyBody, NewKeyBody
 from tunesmith.answers.models import ModelBody, ModelTaskBody
 from tunesmith.client import events
 from tunesmith.client.cost_models import CostModels
@@ -218,6 +218,11 @@ class Client(Jobs, Dataset, CostModels, Trials):
     def devices(self) -> list[DeviceBody]:
         """Every known device."""
         return [DeviceBody.read(item) for item in self._transport.items("/v1/devices")]
+
+    def device_history(self, device: str, hours: int = 24) -> list[DeviceTimeBody]:
+        """Noise, drift, health and use of a device, in steps of ten minutes, oldest first. Raises NotFound."""
+        page = self._transport.get("/v1/devices/history", device=device, hours=hours)
+        return [DeviceTimeBody.read(item) for item in page["items"]]
 
     def workers(self) -> list[dict[str, Any]]:
         """Every process that holds work or a device."""

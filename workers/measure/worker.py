@@ -16,6 +16,7 @@ from typing import Any
 
 from cachetools import LRUCache
 
+from tunesmith import __version__
 from tunesmith.errors import DeviceLost, MeasurementFailed, TunesmithError
 from tunesmith.messages import (
     BatchReport,
@@ -145,7 +146,7 @@ class MeasureWorker:
             target=it.target,
             cores=it.cores,
             simulated=it.simulated,
-            environment=self.environment(),
+            environment={**self.environment(), "tunesmith": __version__},
             busy=self._busy,
             health=health,
             reason=reason[:500],

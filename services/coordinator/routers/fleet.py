@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import ApiKey, CostModelRow, TargetRow
-from db.queries import by_key, fleet
+from db.models import ApiKey, CostModelRow, Device, TargetRow
+from db.queries import by_key, device_times, fleet
 from db.queries import devices as device_rows
 from db.queries.dataset import targets_named
 from db.queries.jobs import owner_of as owner_of_job
@@ -21,16 +22,16 @@ from services.coordinator.auth import InCaller, digest, new_key
 from services.coordinator.context import InContext
 from services.coordinator.cursors import Limit, PlaceCursor, decode_time, encode_place
 from services.coordinator.requests import KeyRequest, TrainRequest
-from services.coordinator.usecases import best_of_workload
+from services.coordinator.usecases import best_of_workload, workers
 from tunesmith.answers.base import Page
 from tunesmith.answers.fleet import (
     CostModelBody,
     DeviceBody,
+    DeviceTimeBody,
     KeyBody,
     NewKeyBody,
     QueueBody,
     TargetBody,
-    WorkerBody,
     WorkloadBest,
 )
 from tunesmith.errors import Conflict, InvalidInput, NotFound
@@ -72,28 +73,31 @@ def list_devices(context: InContext, _: InCaller) -> Page[DeviceBody]:
     timeout = context.settings.device_timeout
     with context.reading() as session:
         now, rows = clock.now(session), fleet.devices(session)
-    return Page(items=[DeviceBody.of(row, alive=device_rows.is_live(row, timeout, now)) for row in rows])
+        used = device_times.utilisation(session, now)
+    items = [
+        DeviceBody.of(row, alive=device_rows.is_live(row, timeout, now), utilisation=used.get(row.name)) for row in rows
+    ]
+    return Page(items=items, total=len(items))
 
 
-@router.get("/workers")
-def list_workers(context: InContext, _: InCaller) -> Page[WorkerBody]:
-    """Processes that serve a device or hold work."""
-    timeout = context.settings.device_timeout
+@router.get("/devices/history")
+def device_history(
+    context: InContext,
+    _: InCaller,
+    device: Annotated[str, Query(max_length=200, description="A device's name.")],
+    hours: Annotated[int, Query(ge=1, le=14 * 24, description="How far back.")] = 24,
+) -> Page[DeviceTimeBody]:
+    """Noise, drift, health and use of a device over time, in steps of ten minutes, oldest first."""
     with context.reading() as session:
-        now, rows, held = clock.now(session), fleet.devices(session), fleet.holders(session)
-    found = {
-        row.worker: WorkerBody(
-            name=row.worker,
-            roles=["measure"],
-            alive=device_rows.is_live(row, timeout, now),
-            holds=held.pop(row.worker, 0),
-            seen_at=row.seen_at,
-        )
-        for row in rows
-    }
-    for name, number in sorted(held.items()):
-        found[name] = WorkerBody(name=name, roles=["core"], alive=True, holds=number, seen_at=None)
-    return Page(items=list(found.values()))
+        if by_key.find(session, Device, device) is None:
+            raise NotFound(f"there is no device {device}", field="device", value=device)
+        since = clock.now(session) - dt.timedelta(hours=hours)
+        rows = device_times.of_device(session, device, since)
+    return Page(items=[DeviceTimeBody.of(row) for row in rows], total=len(rows))
+
+
+_WORKERS = "Workers that serve a device, that answer at the broker, or that hold work."
+router.get("/workers", name="list_workers", description=_WORKERS)(workers.page)
 
 
 @router.get("/queues")

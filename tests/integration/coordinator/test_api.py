@@ -17,6 +17,7 @@ from fake_fleet import TARGET, Folder
 
 from db.engine import create_engine, session_factory
 from db.models import Job, Model, Schedule, WorkloadRow
+from services.coordinator.broker import Node
 from tunesmith.states import JobState
 
 pytestmark = pytest.mark.parallel
@@ -73,7 +74,13 @@ def test_everything_about_a_finished_job(both: Api) -> None:
     assert ends == pytest.approx([curve["points"][-1]["latency"]] * 4)
     assert get("/v1/targets").json()["items"][0]["json"] == TARGET.to_json()
     assert get("/v1/devices").json()["items"][0]["alive"] is True
-    assert get("/v1/workers").json()["items"][0]["roles"] == ["measure"]
+    both.broker.workers = [Node("search@h", "0.1.0", "h", ("search",), (7, 8))]
+    measuring, core = get("/v1/workers").json()["items"]
+    assert (measuring["roles"], measuring["queues"]) == (["measure"], [f"measure.{TARGET.device_class}"])
+    assert (core["roles"], core["queues"], core["version"], core["holds"]) == (["core"], ["search"], "0.1.0", 0)
+    assert get("/v1/devices/history", params={"device": measuring["name"]}).status_code == 404
+    device = get("/v1/devices").json()["items"][0]["name"]
+    assert get("/v1/devices/history", params={"device": device}).json()["total"] >= 1
     assert f"measure.{TARGET.device_class}" in [row["name"] for row in get("/v1/queues").json()["items"]]
     assert 'tunesmith_jobs{state="succeeded"} 1.0' in get("/metrics").text
 

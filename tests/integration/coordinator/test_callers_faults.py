@@ -147,7 +147,7 @@ def test_no_target_is_an_error_of_ours(api: Api, target: dict[str, Any], as_text
 @given(
     st.dictionaries(
         st.sampled_from(
-            ["model_id", "operator", "target", "budget", "search", "priority", "seed", "name", "verify", "x"]
+            ["model_id", "operator", "target", "budget", "search", "priority", "tags", "comment", "name", "verify", "x"]
         ),
         VALUES,
         max_size=5,

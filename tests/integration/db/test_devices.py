@@ -8,9 +8,10 @@ import pytest
 
 from db.engine import Sessions
 from db.models.base import utcnow
-from db.queries import devices, event_log
+from db.queries import device_times, devices, event_log
 from db.transactions import device_reports
 from tunesmith.messages import Calibration, DeviceReport
+from tunesmith.types import DeviceHealth
 
 pytestmark = pytest.mark.parallel
 
@@ -88,3 +89,40 @@ def test_the_calibration_of_a_class_is_that_of_its_real_device_seen_last(session
     with sessions() as session:
         stored = devices.calibration(session, "llvm-x-2")
         assert Calibration.model_validate(stored) == found.model_copy(update={"peak_flops": 3e11})
+
+
+def test_a_device_has_a_history_of_noise_drift_and_use(sessions: Sessions) -> None:
+    begin = device_times.step_of(utcnow())
+    found = Calibration(
+        peak_flops=1e11,
+        bandwidth=1e10,
+        noise_floor=0.02,
+        reference_seconds=1e-3,
+        latest_seconds=1e-3,
+        measured_at="",
+        drift=1.0,
+    )
+    report = DeviceReport(worker="w", name="h/cpu", host="h", device_classes=["llvm-x-2"], target={}, cores=2)
+
+    def told(seconds: float, **values: object) -> None:
+        with sessions.begin() as session:
+            now = begin + dt.timedelta(seconds=seconds)
+            device_reports.store(session, report.model_copy(update=values), 100.0, now)
+
+    told(10, busy=True)
+    told(70, busy=False, calibration=found)  # sixty seconds of work
+    told(100, busy=True, calibration=found.model_copy(update={"noise_floor": 0.05}))  # thirty without
+    told(1000, busy=False)  # it was away: nobody knows what it did
+    told(1060, health=DeviceHealth.DRIFTING, calibration=found.model_copy(update={"drift": 1.4}))
+    with sessions() as session:
+        first, second = device_times.of_device(session, "h/cpu", begin - dt.timedelta(seconds=1))
+        assert (first.start, first.seen, first.busy) == (begin, 90.0, 60.0)
+        assert (first.noise_floor, first.drift, first.health) == (0.05, 1.0, "ok")
+        assert (second.start, second.seen, second.busy) == (begin + device_times.STEP, 60.0, 0.0)
+        assert (second.drift, second.health) == (1.4, "drifting")
+        assert device_times.utilisation(session, begin + dt.timedelta(seconds=1100)) == {"h/cpu": 60.0 / 150.0}
+    told(device_times.KEPT.total_seconds() + 1100)
+    told(device_times.KEPT.total_seconds() + 1130)
+    with sessions() as session:
+        kept = device_times.of_device(session, "h/cpu", begin - dt.timedelta(seconds=1))
+        assert [row.start > begin for row in kept] == [True, True], "what is older than that is dropped"

@@ -10,7 +10,7 @@ from threads import at_once
 from db.engine import Sessions
 from db.models import Batch, CostModelRow, Evaluation, Event, Job, JobTask, Model, Record, Round
 from db.models.base import utcnow
-from db.queries import event_log
+from db.queries import event_log, worker_failures
 from db.transactions import events, transitions, work
 from tunesmith.errors import IllegalTransition
 from tunesmith.events import CostModelQueued, JobDeleted
@@ -153,8 +153,12 @@ def test_what_failing_for_good_means(sessions: Sessions) -> None:
         cost_model = CostModelRow(id="c1", kind="xgboost", job_id="j1", target_hash=TARGET, number=1, features="f")
         session.add(cost_model)
         session.flush()
+        failing.worker, model.worker = "host-1-ab", "host-2-cd"
         for row in (model, failing, cost_model):
             assert not work.retry_or_fail(session, row, 1, PROBLEM)
+        told = {(each.worker, each.kind): each for each in worker_failures.newest(session)}
+        assert told.keys() == {("host-1-ab", "round"), ("host-2-cd", "model")}, "nobody had the cost model"
+        assert (told["host-2-cd", "model"].row, told["host-2-cd", "model"].problem) == ("m2", PROBLEM)
         assert (model.state, model.error) == (ModelState.REJECTED, PROBLEM)
         assert (failing.state, first.exhausted) == (RoundState.FAILED, True)
         assert cost_model.state is WorkState.FAILED

@@ -1,0 +1,76 @@
+"""Workers: who is there, idle or not, and what they broke on lately."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from db import clock
+from db.models import Device
+from db.queries import devices, fleet, worker_failures
+from services.coordinator.auth import InCaller
+from services.coordinator.broker import Node
+from services.coordinator.context import InContext
+from tunesmith.answers.base import Page
+from tunesmith.answers.fleet import WorkerBody, WorkerFailureBody
+from tunesmith.messages import measure_queue
+
+SHOWN_FAILURES = 5
+"""Newest failures of each worker."""
+SHOWN_CLASSES = 32
+"""Classes of one device whose queues are listed."""
+
+
+def page(context: InContext, caller: InCaller) -> Page[WorkerBody]:
+    """Workers that serve a device, that answer at the broker, or that hold work."""
+    timeout = context.settings.device_timeout
+    with context.reading() as session:
+        now, rows, held = clock.now(session), fleet.devices(session), fleet.holders(session)
+        broken = worker_failures.newest(session) if caller.filter is None else []
+    found = [_measuring(row, devices.is_live(row, timeout, now), held.pop(row.worker, 0)) for row in rows]
+    nodes = context.publisher.nodes()
+    for node in nodes:
+        found.append(_core(node, [held.pop(name) for name in sorted(held) if _is_of(node, name)]))
+    found += [
+        WorkerBody(name=name, roles=["core"], alive=True, holds=number, seen_at=None)
+        for name, number in sorted(held.items())
+    ]
+    for failure in broken:
+        name = next((node.name for node in nodes if _is_of(node, failure.worker)), failure.worker)
+        owner = next((each for each in found if each.name == name), None)
+        if owner is None:
+            owner = WorkerBody(name=name, roles=["gone"], alive=False, holds=0, seen_at=None)
+            found.append(owner)
+        if len(owner.failures) < SHOWN_FAILURES:
+            told = failure._asdict()
+            del told["worker"]
+            owner.failures.append(WorkerFailureBody(**told))
+    return Page(items=found, total=len(found))
+
+
+def _measuring(row: Device, alive: bool, holds: int) -> WorkerBody:
+    return WorkerBody(
+        name=row.worker,
+        roles=["measure"],
+        version=str(row.environment.get("tunesmith", "")),
+        queues=[measure_queue(each) for each in row.device_classes[:SHOWN_CLASSES]],
+        alive=alive,
+        holds=holds,
+        seen_at=row.seen_at,
+    )
+
+
+def _core(node: Node, holds: Sequence[int]) -> WorkerBody:
+    return WorkerBody(
+        name=node.name,
+        roles=["core"],
+        version=node.version,
+        queues=list(node.queues),
+        alive=True,
+        holds=sum(holds),
+        seen_at=None,
+    )
+
+
+def _is_of(node: Node, holder: str) -> bool:
+    """Whether a process that holds work is one of a worker's; see :func:`tunesmith.resources.process_name`."""
+    return any(holder.startswith(f"{node.host}-{process}-") for process in node.processes)
