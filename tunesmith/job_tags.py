@@ -36,3 +36,8 @@ def checked_tags(tags: Sequence[str]) -> list[str]:
                 value=tag[:100],
             )
     return sorted(set(tags))
+
+
+def split_tags(text: str | None) -> list[str]:
+    """Tags that were written in one field, with spaces or commas between them."""
+    return (text or "").replace(",", " ").split()

@@ -22,14 +22,14 @@ class SketchTrials(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A trial that ran; ``index`` is its place in the batch."""
+    """A trial that ran; ``place``: its index in the batch."""
 
     trial: int
     sketch: str | None
     decisions: list[Any]
     latency: float
     batch: int | None
-    index: int
+    place: int
 
 
 class Expectation(NamedTuple):

@@ -24,6 +24,6 @@ def count(session: Session, owner: str | None) -> int | None:
     return total(session, _of(owner))
 
 
-def _of(owner: str | None) -> sa.Select[tuple[AuditRow]]:
+def _of(owner: str | None) -> sa.Select[AuditRow]:
     query = sa.select(AuditRow)
     return query if owner is None else query.where(AuditRow.owner == owner)

@@ -174,7 +174,7 @@ def _of_ids(session: Session, ids: Sequence[int]) -> list[RecordPart]:
 
 def measured_workloads(
     session: Session, *, family: str | None, target: str | None, text: str | None
-) -> sa.Select[tuple[WorkloadRow]]:
+) -> sa.Select[WorkloadRow]:
     """A query of the workloads that have records.
 
     Args:
@@ -195,7 +195,7 @@ def measured_workloads(
 
 
 def workloads(
-    session: Session, wanted: sa.Select[tuple[WorkloadRow]], *, before: tuple[dt.datetime, str] | None, limit: int
+    session: Session, wanted: sa.Select[WorkloadRow], *, before: tuple[dt.datetime, str] | None, limit: int
 ) -> Sequence[WorkloadRow]:
     """The workloads of a query, newest first."""
     row = WorkloadRow

@@ -83,7 +83,7 @@ def backlogs(session: Session) -> dict[str, Backlog]:
     return found
 
 
-def cost_models_of(owner: str | None, job_id: str | None) -> sa.Select[tuple[CostModelRow]]:
+def cost_models_of(owner: str | None, job_id: str | None) -> sa.Select[CostModelRow]:
     """A query of the cost models of a job; with ``owner`` only those of its jobs."""
     row = CostModelRow
     query = sa.select(row)
@@ -95,7 +95,7 @@ def cost_models_of(owner: str | None, job_id: str | None) -> sa.Select[tuple[Cos
 
 
 def cost_models(
-    session: Session, wanted: sa.Select[tuple[CostModelRow]], *, before: tuple[dt.datetime, str] | None, limit: int
+    session: Session, wanted: sa.Select[CostModelRow], *, before: tuple[dt.datetime, str] | None, limit: int
 ) -> Sequence[CostModelRow]:
     """The cost models of a query, newest first."""
     row = CostModelRow

@@ -55,7 +55,7 @@ class JobFilter:
     tag: str | None = None
     model: str | None = None
 
-    def ids(self) -> sa.Select[tuple[str]]:
+    def ids(self) -> sa.Select[str]:
         """A query of the jobs' ids."""
         query = sa.select(Job.id)
         for owner in (self.seen_by, self.owner):

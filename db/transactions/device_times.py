@@ -14,7 +14,14 @@ from tunesmith.messages import Calibration
 
 
 def note(
-    session: Session, device: str, now: dt.datetime, *, passed: float, busy: bool, health: str, found: Calibration | None
+    session: Session,
+    device: str,
+    now: dt.datetime,
+    *,
+    passed: float,
+    busy: bool,
+    health: str,
+    found: Calibration | None,
 ) -> None:
     """Add the time since a device's last heartbeat to the step that ``now`` is in.
 
@@ -33,6 +40,6 @@ def note(
     session.execute(
         insert.on_conflict_do_update(index_elements=["device", "start"], set_={**added, "health": health, **told})
     )
-    if passed > (now - start).total_seconds():  # the first heartbeat of a step
+    if not passed or passed > (now - start).total_seconds():  # the first heartbeat of a step, or after an absence
         old = sa.delete(DeviceTime).where(DeviceTime.device == device, DeviceTime.start < now - KEPT)
         session.execute(old)

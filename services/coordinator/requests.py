@@ -96,7 +96,9 @@ class JobChange(Body):
     priority: int | None = Field(None, ge=MIN_PRIORITY, le=MAX_PRIORITY)
     budget: BudgetBody | None = None
     name: str | None = Field(None, max_length=200)
-    tags: list[str] | None = Field(None, description=f"In place of those that it has. {TAGS}", json_schema_extra=TAG_LIST)
+    tags: list[str] | None = Field(
+        None, description=f"In place of those that it has. {TAGS}", json_schema_extra=TAG_LIST
+    )
     comment: str | None = Field(None, max_length=MAX_COMMENT)
 
 

@@ -10,7 +10,7 @@ from nicegui import ui
 from services.dashboard import analysis_charts as charts
 from services.dashboard import format as fmt
 from services.dashboard.api import Json
-from services.dashboard.context import Context, at_once, keep_fresh
+from services.dashboard.context import Context, keep_fresh
 from services.dashboard.parts import Banner, empty
 from services.dashboard.theme import frame
 
@@ -117,28 +117,24 @@ def build(context: Context, job_id: str, task_id: int, sketch: str) -> None:
             about = ui.label().classes("ts-soft")
             chosen = ui.select({}, label="Sketch").classes("w-full").props("dense outlined")
         plots = Plots()
-    wanted: str | None = sketch or None
-    settling = False
+    told: str | None = None
 
     async def refresh() -> float:
-        nonlocal settling
-        found = await visitor.call(lambda api: api.analysis(job_id, task_id, wanted))
+        nonlocal told
+        found = await visitor.call(lambda api: api.analysis(job_id, task_id, sketch or None))
         heading.set_text(found["name"])
         invented.simulated(found["simulated"])
         shown, trials = len(found["points"]), fmt.count(found["trials"])
         about.set_text(f"{trials} trials that ran" + (f", {fmt.count(shown)} shown" if shown < found["trials"] else ""))
-        settling = True
-        chosen.set_options(sketch_options(found), value=found["sketch"])
-        settling = False
+        told = found["sketch"]
+        chosen.set_options(sketch_options(found), value=told)
         plots.show(found)
         return 5.0
 
-    async def choose() -> None:
-        nonlocal wanted
-        if not settling and chosen.value != wanted:
-            wanted = chosen.value
-            ui.navigate.history.replace(f"{path}?{urlencode({'sketch': wanted or ''})}")
-            await at_once(refresh, banner)
+    def choose() -> None:
+        """Another sketch has other axes: a page of its own."""
+        if chosen.value not in (None, told):
+            ui.navigate.to(f"{path}?{urlencode({'sketch': chosen.value})}")
 
     keep_fresh(refresh, banner, path)
     chosen.on_value_change(choose)

@@ -62,7 +62,8 @@ class Curve:
 
     def show(self, points: list[Json], lines: list[Mark], others: dict[str, list[Json]]) -> None:
         """Draw again when there is something new; ``others`` are points of other jobs by their ids."""
-        named = {str(self._others.options.get(job, job)): found for job, found in others.items()}
+        names = dict(self._others.options)
+        named = {str(names.get(job, job)): found for job, found in others.items()}
         if (points, lines, named) != self._drawn:
             self._drawn = (points, lines, named)
             self._draw()

@@ -11,6 +11,7 @@ from services.dashboard.api import Api, Json
 from services.dashboard.context import Visitor
 from services.dashboard.parts import Banner, agreed
 from tunesmith.errors import TunesmithError
+from tunesmith.job_tags import split_tags
 from tunesmith.states import JobState, is_final
 
 ACTIONS = {
@@ -132,7 +133,7 @@ class Editor:
             self._job,
             {
                 "name": self._name.value or "",
-                "tags": (self._tags.value or "").replace(",", " ").split(),
+                "tags": split_tags(self._tags.value),
                 "comment": self._comment.value or "",
                 "priority": self._priority.value,
                 "trials": self._trials.value,

@@ -103,7 +103,9 @@ def worker_row(worker: Json) -> Json:
     """A line of the list of workers; its last failure in words."""
     state = "working" if worker["holds"] else "idle"
     broken = worker["failures"]
-    failed = f"{words(broken[0]['kind'])} {broken[0]['row']}: {broken[0]['problem'].get('detail', '')}" if broken else ""
+    failed = (
+        f"{words(broken[0]['kind'])} {broken[0]['row']}: {broken[0]['problem'].get('detail', '')}" if broken else ""
+    )
     return {
         "name": worker["name"],
         "what": ", ".join([*worker["roles"], *worker["queues"]]),

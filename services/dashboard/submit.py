@@ -15,6 +15,7 @@ from services.dashboard.parts import Banner
 from services.dashboard.theme import frame
 from tunesmith.budget import DEFAULT_TRIALS
 from tunesmith.errors import TunesmithError, from_problem
+from tunesmith.job_tags import split_tags
 from tunesmith.operators import FORMS
 from tunesmith.options import JobOptions, choices
 from tunesmith.states import ModelState
@@ -137,6 +138,7 @@ class Options:
             ui.label("How").classes("ts-head").props("role=heading aria-level=2")
             with ui.element("div").classes("ts-grid"):
                 self.name = ui.input("Name").props("dense outlined")
+                self.tags = ui.input("Tags, with spaces between them").props("dense outlined")
                 self.target = ui.input("Target", value="cpu").props("dense outlined")
                 self.trials = ui.number("Trials", value=DEFAULT_TRIALS, min=0, precision=0).props("dense outlined")
                 self.seconds = ui.number("Seconds", min=1, precision=0).props("dense outlined clearable")
@@ -159,6 +161,7 @@ class Options:
     def fill(self, job: Json) -> None:
         """Take over another job's options."""
         self.name.set_value(job["name"])
+        self.tags.set_value(" ".join(job["tags"]))
         self.target.set_value(job["target"] if isinstance(job["target"], str) else json.dumps(job["target"]))
         budget = job["budget"]
         self.trials.set_value(budget.get("trials"))
@@ -179,6 +182,7 @@ class Options:
             "seconds": seconds,
             "stop_when_converged": self.converged.value,
             "name": self.name.value or None,
+            "tags": split_tags(self.tags.value) or None,
             "priority": int(self.priority.value or 0),
             "seed": int(self.seed.value or 0),
         }

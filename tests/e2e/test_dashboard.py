@@ -266,6 +266,7 @@ def test_figures_stay_in_their_cards_and_end_with_the_job(page: Page, server: st
 
 def test_invented_figures_are_called_so(page: Page, server: str, folder: Path) -> None:
     engine = create_engine(f"sqlite:///{folder / 'tunesmith.db'}")
+
     def mark(simulated: bool) -> None:
         with session_factory(engine).begin() as session:
             session.get_one(Job, "done").simulated = simulated
@@ -357,14 +358,14 @@ def test_a_job_is_changed_steered_and_deleted(page: Page, server: str) -> None:
     expect(state).to_have_text("Running")
     page.get_by_role("button", name="Edit").click()
     form = page.get_by_role("dialog")
-    form.get_by_label("Tags").fill("nightly two,words \"")
+    form.get_by_label("Tags").fill('nightly two,words "')
     form.get_by_label("Trials").fill("900")
     form.get_by_role("button", name="Save").click()
     expect(form.get_by_text("tag 4, '\"', is no tag")).to_be_visible()
     form.get_by_label("Tags").fill("nightly two,words")
     form.get_by_label("Comment").fill("before the new rule")
     form.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("before the new rule")).to_be_visible()
+    expect(page.get_by_text("before the new rule", exact=True)).to_be_visible()
     changed = get_json(f"{server}/v1/jobs/running")
     assert (changed["tags"], changed["budget"]["trials"]) == (["nightly", "two", "words"], 900)
     page.get_by_role("button", name="Pause").click()

@@ -10,7 +10,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "tunesmith tune model.onnx --time 300 --out tuned",
         "tunesmith tune model.pt2 --input x=1,3,224,224 --trials 500",
         "tunesmith tune gemm:1024x1024x1024:float32 --until-converged",
-        "tunesmith tune model.onnx --server build-host:8700 --name nightly",
+        "tunesmith tune model.onnx --server build-host:8700 --tag nightly",
         "tunesmith tune m.onnx --precision int8 --calibration m.npz --out out",
     ),
     "best": ("tunesmith best JOB -o best.jsonl", "tunesmith best JOB --format metaschedule -o tuned"),

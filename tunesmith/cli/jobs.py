@@ -53,7 +53,7 @@ def list_(
     """List jobs, newest first."""
     with connect(server, key) as client:
         wanted = {"state": state, "target": target, "sort": sort.value, "q": find, "tag": tag, "owner": owner}
-        page = client.jobs(**wanted, limit=limit, cursor=cursor)  # type: ignore[arg-type]
+        page = client.jobs(**wanted, limit=limit, cursor=cursor)
     rows = [
         (job.id, job.state.value, _trials(job), _latency(job), speed_up(job.latency), job.name) for job in page.items
     ]

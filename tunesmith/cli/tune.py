@@ -32,6 +32,7 @@ from tunesmith.cli.summary import report, summarise, write
 from tunesmith.client import DEFAULT_URL, Client, EmbeddedStack, Job
 from tunesmith.errors import InvalidInput, JobFailed, TunesmithError
 from tunesmith.event_kinds import EventKind
+from tunesmith.job_tags import checked_tags
 from tunesmith.names import AUTO, INT8
 from tunesmith.operators import looks_like_operator
 from tunesmith.options import JobOptions
@@ -56,6 +57,8 @@ class Request:
     inputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
     wide: str | None = None
     """The float32 model that is tuned instead, where precision auto does not choose int8 for ``model``."""
+    tags: tuple[str, ...] = ()
+    comment: str | None = None
 
 
 @with_job_options
@@ -86,6 +89,10 @@ def tune(
         ),
     ] = False,
     name: Annotated[str | None, typer.Option(help="Name of the job (default: the model's).")] = None,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", help="A word by which the job is found; may be repeated.")
+    ] = None,
+    comment: Annotated[str | None, typer.Option(help="A comment on the job.")] = None,
     calibration: Annotated[
         Path | None,
         typer.Option(
@@ -104,7 +111,20 @@ def tune(
 ) -> None:
     """Tune a model or an operator, on a running server or an embedded stack."""
     shapes = parse_inputs(inputs or [])
-    request = checked(Request(model, target, trials, time_, until_converged, name, options, shapes))
+    request = checked(
+        Request(
+            model,
+            target,
+            trials,
+            time_,
+            until_converged,
+            name,
+            options,
+            shapes,
+            tags=tuple(tags or ()),
+            comment=comment,
+        )
+    )
     if out is not None:
         check_out(out)
     with shown("starting", as_json, keep=True) as display:
@@ -130,6 +150,7 @@ def checked(request: Request) -> Request:
     parse_target(request.target)
     check_limits(request.trials, request.seconds, request.options.seed)
     request.options.check_values()
+    checked_tags(request.tags)
     check_model(request.model)
     if not looks_like_operator(request.model):
         check_content(request.model)
@@ -245,6 +266,8 @@ def run(client: Client, request: Request, own: bool, display: Display) -> tuple[
         seconds=budget,
         stop_when_converged=request.until_converged,
         name=request.name,
+        tags=list(request.tags) or None,
+        comment=request.comment,
         **request.options.model_dump(exclude_unset=True),
     )
     display.say(f"job {submitted.id} (dashboard: {client.url})")

@@ -220,7 +220,7 @@ class Client(Jobs, Dataset, CostModels, Trials):
         return [DeviceBody.read(item) for item in self._transport.items("/v1/devices")]
 
     def device_history(self, device: str, hours: int = 24) -> list[DeviceTimeBody]:
-        """Noise, drift, health and use of a device, in steps of ten minutes, oldest first. Raises NotFound."""
+        """Noise, drift, health and use of a device, in steps of ten minutes, oldest first."""
         page = self._transport.get("/v1/devices/history", device=device, hours=hours)
         return [DeviceTimeBody.read(item) for item in page["items"]]
 

@@ -85,9 +85,7 @@ def _chosen(found: Sequence[rows.SketchTrials], wanted: str | None) -> str | Non
     return wanted or (known[0] if known else None)
 
 
-def _knobs(
-    body: dict[str, Any] | None, ran: Sequence[Point]
-) -> tuple[list[KnobColumnBody], dict[int, list[float]]]:
+def _knobs(body: dict[str, Any] | None, ran: Sequence[Point]) -> tuple[list[KnobColumnBody], dict[int, list[float]]]:
     """Columns with what each explains, the most important first, and the values of each trial by its id."""
     if body is None or not ran:
         return [], {}
@@ -101,6 +99,6 @@ def _knobs(
 
 def _point(each: Point, expected: dict[int, Expectation], values: list[float] | None) -> PointBody:
     batch = expected.get(each.batch or 0)
-    score = batch.scores[each.index] if batch is not None and each.index < len(batch.scores) else None
+    score = batch.scores[each.place] if batch is not None and each.place < len(batch.scores) else None
     number = batch.round if batch is not None else None
     return PointBody(trial=each.trial, round=number, latency=each.latency, score=score, values=values)

@@ -65,7 +65,7 @@ def example(method: str, path: str, it: Owned) -> Call:
         ("GET", "/v1/costmodels"): Call(query={"limit": "200"}),
         ("POST", "/v1/costmodels/train"): Call(202, json={"target": TARGET}),
         ("GET", "/v1/jobs/{job_id}/events"): Call(query={"limit": "200"}),
-        ("GET", "/v1/devices/history"): Call(404, query={"device": "nobody"}),
+        ("GET", "/v1/devices/history"): Call(query={"device": "nobody"}),
     }
     if (method, path) in calls:
         return calls[method, path]

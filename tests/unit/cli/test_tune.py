@@ -87,10 +87,11 @@ def test_everything_that_a_job_can_be_told_has_an_option(run, server):
     server["POST /v1/jobs"] = RUNNING
     server["GET /v1/jobs/j1"] = RUNNING | {"state": "succeeded"}
     server["GET /v1/jobs/j1/tasks"] = {"items": [], "next_cursor": None}
-    given = ("--name", "nightly", "--priority", "-3", "--no-warm-start", "--no-verify", "--until-converged")
+    given = ("--name", "nightly", "--tag", "a", "--tag", "b", "--priority", "-3", "--no-warm-start", "--no-verify")
+    given = (*given, "--until-converged")
     assert run("tune", "gemm:8x8x8:float32", "--trials", "9", *given, "--json")[0] == 0
     body = next(json.loads(request.content) for request in server["seen"] if request.method == "POST")
-    wanted = {"name": "nightly", "priority": -3, "warm_start": False, "verify": False}
+    wanted = {"name": "nightly", "tags": ["a", "b"], "priority": -3, "warm_start": False, "verify": False}
     assert {name: body[name] for name in wanted} == wanted
     assert body["budget"] == {"trials": 9, "stop_when_converged": True}
     fields = set(JobRequest.model_fields) - {"model_id", "operator", "budget"}
