@@ -164,7 +164,7 @@ class Batch(Base, Created, Leased, Held):
     state: Mapped[WorkState] = mapped_column(default=WorkState.QUEUED, index=True)
     candidates: Mapped[list[Any]]  # Candidate.to_json(), by index
     predictions: Mapped[list[Any] | None]  # predicted score by index, None without a model
-    deviations: Mapped[list[Any] | None]  # of the predicted scores, among the model's members
+    deviations: Mapped[list[Any] | None]  # standard deviation of each score over the model's members
     features_blob: Mapped[str | None] = mapped_column(String(64))  # npz: rows, offsets
     finished_at: Mapped[dt.datetime | None]
     __table_args__ = {"sqlite_autoincrement": True}

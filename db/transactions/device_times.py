@@ -28,8 +28,8 @@ def note(
     Args:
         passed: seconds since that heartbeat; 0 where the device was away.
         busy: whether it measured in that time.
-        health: its health now.
-        found: its calibration now; None keeps what the step has.
+        health: the device's health now.
+        found: the device's calibration now; None keeps what the step has.
     """
     start, seen = step_of(now), min(passed, STEP.total_seconds())
     told = {} if found is None else found.model_dump(include={"peak_flops", "noise_floor", "drift"})

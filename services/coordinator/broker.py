@@ -27,7 +27,7 @@ class Node:
 
     Attributes:
         name: unique at the broker.
-        version: of Tunesmith.
+        version: the version of Tunesmith.
         processes: ids of the processes that do its work.
     """
 

@@ -40,8 +40,10 @@ class PointBody(BaseModel):
 
 
 class RankedRoundBody(BaseModel):
-    """How well the cost model ranked a round: share of its pairs in the right order, and best latency over that of the
-    candidate with the best score."""
+    """How well the cost model ranked a round.
+
+    ``pairwise``: share of its pairs in the right order. ``top1``: best latency over that of the best score.
+    """
 
     round: int
     programs: int
@@ -50,8 +52,11 @@ class RankedRoundBody(BaseModel):
 
 
 class AnalysisBody(Answer):
-    """A task's trials as the plots need them: ``points`` are the fastest of the ``trials`` that ran, and others evenly
-    over time, up to what was asked for. ``knobs`` are those of ``sketch``."""
+    """A task's trials as the plots need them.
+
+    ``points`` are the fastest of the ``trials`` that ran, and others evenly over time. ``knobs`` are those of
+    ``sketch``.
+    """
 
     task: int
     name: str

@@ -49,8 +49,11 @@ class DeviceBody(Answer):
 
 
 class DeviceTimeBody(Answer):
-    """What a device was like for ten minutes from ``start`` on: health and calibration at their end, and how long it
-    was heard of and measured, in seconds."""
+    """What a device was like for ten minutes from ``start`` on.
+
+    Health and calibration are those at their end. ``seen`` and ``busy``: seconds in which it was heard of,
+    and measured.
+    """
 
     start: dt.datetime
     seen: float
