@@ -13,6 +13,7 @@ from onnx import ModelProto
 from torch import nn
 
 import tunesmith
+from tools import eager
 from tunesmith.answers.models import TensorBody
 from tunesmith.errors import InvalidInput, MissingDependency, ModelRejected, NotAModel, TunesmithError, UnknownPrecision
 from tunesmith.sdk import library, tuning
@@ -130,3 +131,12 @@ def test_the_package_has_its_names_and_no_others() -> None:
     assert {"tune", "TunedModel"} <= set(dir(tunesmith))
     with pytest.raises(AttributeError, match="no attribute 'tuned'"):
         tunesmith.tuned  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_comparison_with_eager_mode_says_what_is_too_slow_or_wrong() -> None:
+    assert eager.problems(1e-3, 2e-3, 1e-6, 80) == []
+    assert eager.problems(2e-3, 1e-3, float("nan"), 91) == [
+        "is 2.00 times as slow as PyTorch",
+        "differs by nan of the largest output, and 0.001 is allowed",
+        "took 91 s, and 90 are allowed",
+    ]
