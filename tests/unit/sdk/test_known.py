@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import httpx2
 from answers import whole
 
@@ -9,7 +12,8 @@ from tunesmith.answers.fleet import WorkloadBest
 from tunesmith.answers.records import RecordBody
 from tunesmith.client import Client
 from tunesmith.errors import NotFound
-from tunesmith.sdk.known import OfServer
+from tunesmith.schedule_log import SCHEMA
+from tunesmith.sdk.known import OfLog, OfServer
 from tunesmith.unmeasured import Known
 
 TARGET = {"kind": "llvm", "mcpu": "znver5", "num-cores": 2}
@@ -37,3 +41,20 @@ def test_a_server_is_asked_once_and_a_relatives_schedule_is_not_taken_for_ones_o
     assert known.find("plain") == Known(None, 4e-3)
     assert [known.find(each) for each in ("near", "other", "near")] == [None] * 3
     assert len(asked) == 7
+
+
+def test_a_saved_result_says_which_workloads_keep_their_default_schedules(tmp_path: Path) -> None:
+    entry = {
+        "schema": SCHEMA,
+        "workload": {"hash": "1", "module": "{}", "args": [["float32", [8, 8]]]},
+        "target": TARGET,
+        "trace": [[], []],
+        "latency": {"median": 2e-3, "samples": [1e-3, 3e-3]},
+    }
+    plain = entry | {"workload": entry["workload"] | {"hash": "2"}, "trace": None}  # type: ignore[operator]
+    (tmp_path / "best.jsonl").write_text(f"{json.dumps(entry)}\n{json.dumps(plain)}\n")
+    known = OfLog(tmp_path)
+    known.keep(["1", "3"])
+    assert [known.find(each) for each in "1234"] == [Known([[], []], 2e-3), Known(None), Known(None), None]
+    assert known.target is not None
+    assert known.target.to_json() == TARGET

@@ -26,10 +26,12 @@ def prepared(entry, preparation):
     return json.dumps(entry | {"provenance": {"preparation": preparation}})
 
 
-def test_entries_without_a_trace_are_left_out(tmp_path):
+def test_entries_without_a_trace_keep_the_default_schedule(tmp_path):
     path = tmp_path / "best.jsonl"
     path.write_text(f"{json.dumps(ENTRY)}\n\n{json.dumps(UNTUNED)}\n")
-    (record,) = read_log(path).records
+    log = read_log(path)
+    (record,) = log.records
+    assert log.kept == {"1"}
     assert record.workload == ("77", "text")
     assert record.run_seconds == (1e-3, 2e-3, 3e-3)
     assert record.args[0].shape == (8, 8)
