@@ -29,6 +29,7 @@ BENCHMARKS = {
     "faults": "Check that faults of database and workers cost no result: PostgreSQL, Redis, simulated devices.",
     "pages": "Check that pages of a job with 10,000 tasks answer quickly, on SQLite and PostgreSQL.",
     "records": "Time how records are stored and found among many, on SQLite and PostgreSQL.",
+    "dashboard": "Check that the dashboard's pages are there within a second, in a browser, with a million records.",
     "yardstick": "Check that models with nothing to gain show no difference after tuning.",
     "gpu": "Tune float32 and float16 matrix products on this machine's GPU.",
     "measure": "Check measurements: order, intervals, racing and adaptive stop.",

@@ -68,9 +68,13 @@ def _string(column: Numbers) -> sa.ColumnElement[bytes]:
 def _rows(
     session: Session, key: Any, columns: Sequence[Numbers], where: sa.ColumnElement[bool]
 ) -> Iterator[tuple[Any, list[NDArray[Any]]]]:
-    groups: dict[Any, list[Any]] = {}
-    for row in session.connection().execute(sa.select(key, *(column.of for column in columns)).where(where)).all():
-        groups.setdefault(row[0], []).append(row)
-    for value in list(groups):
-        _, *values = zip(*groups.pop(value), strict=True)
-        yield value, [np.array(each, dtype=column.kind) for each, column in zip(values, columns, strict=True)]
+    result: Any = session.connection().execute(sa.select(key, *(column.of for column in columns)).where(where))
+    found = result.cursor.fetchall()  # the driver's own tuples: to make rows of them takes as long as to find them
+    if not found:
+        return
+    keys, *values = zip(*found, strict=True)
+    arrays = [np.array(each, dtype=column.kind) for each, column in zip(values, columns, strict=True)]
+    names, place = np.unique(np.array(keys), return_inverse=True)
+    for number, value in enumerate(names.tolist()):
+        mine = place == number
+        yield value, [array[mine] for array in arrays] if len(names) > 1 else arrays

@@ -13,6 +13,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from tools.openapi_changes import DECISIONS, unnamed
+from tools.reference_rest import openapi_json, routes
 from tunesmith.event_kinds import FORMER_NAMES, EventKind
 from tunesmith.events import EventData, member
 
@@ -138,34 +140,8 @@ def states() -> str:
     return "\n".join(parts)
 
 
-def openapi() -> dict[str, Any]:
-    """The OpenAPI document of the coordinator."""
-    import tempfile
-
-    from services.coordinator.app import create_app
-    from services.coordinator.settings import Settings
-
-    with tempfile.TemporaryDirectory() as folder:
-        app = create_app(Settings(data_dir=Path(folder), database_url="", dashboard=False), run_loop=False)
-        document: dict[str, Any] = app.openapi()
-        app.state.context.publisher.close()
-        app.state.context.dispose()
-    return document
-
-
 def rest() -> str:
     """``rest.md``: every route."""
-    document = openapi()
-    rows, tags = [], {}
-    for path, operations in document["paths"].items():
-        for method, operation in operations.items():
-            answers = [status for status, answer in operation["responses"].items() if "$ref" not in answer]
-            query = [f"`{p['name']}`" for p in operation.get("parameters", []) if p["in"] == "query"]
-            summary = (operation.get("description") or operation.get("summary") or "").strip().splitlines()
-            row = [f"`{method.upper()} {path}`", ", ".join(query), ", ".join(answers), summary[0] if summary else ""]
-            tags.setdefault((operation.get("tags") or ["other"])[0], []).append(row)
-    for tag, lines in tags.items():
-        rows += [f"## {tag.capitalize()}\n", table(["route", "query", "answers", ""], lines)]
     return "\n".join(
         [
             "# REST API\n",
@@ -174,9 +150,11 @@ def rest() -> str:
             "`{items, next_cursor}`, with `limit` up to 200; pass `next_cursor` on as `cursor`. Errors are "
             "[problem objects](errors.md). A body may have 1 MiB, a model's upload `TUNESMITH_MAX_UPLOAD_BYTES`. With "
             "`TUNESMITH_ADMIN_KEY` set, every route under `/v1` wants "
-            "`Authorization: Bearer KEY`. Schemas of bodies and answers: `/docs` and `/openapi.json` of a running "
-            "coordinator.\n",
-            *rows,
+            "`Authorization: Bearer KEY`. Schemas of bodies and answers are in [the OpenAPI document](openapi.json), "
+            "which a running coordinator serves at `/openapi.json` and shows at `/docs`. "
+            "A change that breaks clients is named in "
+            "[a decision](../decisions/0044-the-openapi-document-is-a-promise.md).\n",
+            *routes(table),
         ]
     )
 
@@ -362,6 +340,7 @@ def python() -> str:
 
 
 PAGES = {
+    "openapi.json": openapi_json,
     "settings.md": settings,
     "errors.md": errors,
     "states.md": states,
@@ -379,19 +358,22 @@ def main() -> int:
     """Write or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="only say which pages are out of date")
-    parser.add_argument("--openapi", action="store_true", help="print the OpenAPI document instead")
     options = parser.parse_args()
-    if options.openapi:
-        print(json.dumps(openapi(), indent=2))
-        return 0
     stale = []
     FOLDER.mkdir(parents=True, exist_ok=True)
     for name, make in PAGES.items():
         path, text = FOLDER / name, make()
-        if not path.exists() or path.read_text("utf-8") != text:
-            stale.append(name)
-            if not options.check:
-                path.write_text(text, "utf-8")
+        old = path.read_text("utf-8") if path.exists() else None
+        if old == text:
+            continue
+        broken = unnamed(json.loads(old), json.loads(text), DECISIONS) if old and name == "openapi.json" else []
+        if broken:
+            print("these changes break clients of the REST API; name each in a record in docs/decisions, in backticks:")
+            print("\n".join(f"  {change}" for change in broken))
+            return 1
+        stale.append(name)
+        if not options.check:
+            path.write_text(text, "utf-8")
     print(f"{'out of date' if options.check else 'written'}: {', '.join(stale) or 'nothing'}")
     return 1 if options.check and stale else 0
 

@@ -12,9 +12,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
-from tools.browser import REMEDY, find
+from tools.browsing import launched
 from tunesmith.operators import parse_operator
 from workers.tvm_backend.build.local_model import local_target
 from workers.tvm_backend.design_space import space
@@ -25,7 +25,6 @@ from workers.tvm_backend.passes.extract_tasks import extract_tasks
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs" / "images"
-ARGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 SIZE = {"width": 1180, "height": 1000}
 WAIT = 30_000
 WEEK = str(7 * 86400)
@@ -74,21 +73,15 @@ def shoot(page: Page, name: str) -> None:
 
 def main() -> int:
     """Write every picture."""
-    path = find()
-    if path is None:
-        print(REMEDY, file=sys.stderr)
-        return 1
     sys.path.insert(0, str(ROOT / "tests" / "helpers"))
     import dashboard_rows
     from coordinator_process import coordinator
 
-    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as name, launched() as browser:
         folder = Path(name)
         dashboard_rows.fill(folder)
-        browser = playwright.chromium.launch(executable_path=path, args=ARGS)
         with coordinator(folder, device_timeout=WEEK) as url:
             take(browser.new_page(viewport=SIZE), url, folder)
-        browser.close()
     return 0
 
 

@@ -19,15 +19,15 @@ def pages(found: Mapping[str, Sequence[Page]], tasks: int, rounds: int, facts: M
             "page": page.route.replace("{}", "{id}"),
             "job": page.state,
             "database": name,
-            "first, ms": round(page.first, 1),
-            "median, ms": round(page.quantile(0.5), 1),
-            "99 %, ms": round(page.quantile(0.99), 1),
-            "kB": round(page.size / 1e3, 1),
+            "first, ms": round(page.looks.first, 1),
+            "median, ms": round(page.looks.quantile(0.5), 1),
+            "99 %, ms": round(page.looks.quantile(0.99), 1),
+            "kB": round(page.looks.size / 1e3, 1),
         }
         for name, measured in found.items()
         for page in measured
     ]
-    slow = sum(page.quantile(0.5) > WANTED for measured in found.values() for page in measured)
+    slow = sum(page.looks.quantile(0.5) > WANTED for measured in found.values() for page in measured)
     summary = (
         f"A real coordinator serves one job with {tasks} tasks and {rounds} finished rounds to one client on the "
         "same "

@@ -59,7 +59,7 @@ class Record(Base, Created):
     __tablename__ = "records"
     id: Mapped[int] = mapped_column(BigId, primary_key=True, autoincrement=True)
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="SET NULL"))
-    job_task_id: Mapped[int | None] = mapped_column(ForeignKey("job_tasks.id", ondelete="SET NULL"), index=True)
+    job_task_id: Mapped[int | None] = mapped_column(ForeignKey("job_tasks.id", ondelete="SET NULL"))
     batch_id: Mapped[int | None] = mapped_column(ForeignKey("batches.id", ondelete="SET NULL"))
     index: Mapped[int]
     workload_hash: Mapped[str] = mapped_column(ForeignKey("workloads.hash"))
@@ -95,6 +95,9 @@ class Record(Base, Created):
         Index("ix_records_best", "workload_hash", "target_hash", "latency"),
         Index("ix_records_job_id_id", "job_id", "id"),
         _partial("ix_records_job_id_latency_id", "job_id", "latency", "id", where="job_id IS NOT NULL"),
+        _partial("ix_records_job_id_failure_id", "job_id", "failure", "id", where="failure IS NOT NULL"),
+        Index("ix_records_job_task_id_latency_id", "job_task_id", "latency", "id"),
+        Index("ix_records_counted", "workload_hash", "target_hash", "precision", "simulated", "failure"),
         Index("ix_records_target_hash_id", "target_hash", "id"),
         Index("ix_records_workload_hash_id", "workload_hash", "id"),
         Index("ix_records_family_id", "family", "id"),
@@ -142,6 +145,8 @@ class CostModelRow(Base, Created, Leased):
     simulated: Mapped[bool] = mapped_column(default=False)  # what a simulated device invented was in it
     metrics: Mapped[dict[str, Any] | None]
     blob: Mapped[str | None] = mapped_column(String(64))
+
+    __table_args__ = (Index("ix_cost_models_created_at_id", "created_at", "id"),)
 
 
 class Event(Base, Created):

@@ -54,6 +54,8 @@ class WorkloadRow(Base, Created):
     module_blob: Mapped[str] = mapped_column(String(64))  # JSON of the IRModule
     metaschedule_blob: Mapped[str] = mapped_column(String(64))  # JSON of MetaSchedule's Workload.as_json()
 
+    __table_args__ = (Index("ix_workloads_created_at_hash", "created_at", "hash"),)
+
 
 class ModelTask(Base):
     """How often a model runs a workload, and which one that may replace."""

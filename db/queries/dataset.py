@@ -258,11 +258,9 @@ class Group(NamedTuple):
 
 def groups(session: Session, hashes: Collection[str]) -> list[Group]:
     """Records of workloads by target and precision; those of simulated devices do not count."""
-    of = (Record.workload_hash, Record.target_hash, TargetRow.device_class, Record.precision)
+    of = (Record.workload_hash, Record.target_hash, Record.precision)
     numbers: tuple[Any, ...] = (sa.func.count(), sa.func.count(Record.failure))
-    query = (
-        sa.select(*of, *numbers)
-        .join(TargetRow, Record.target_hash == TargetRow.hash)
-        .where(Record.workload_hash.in_(hashes), Record.simulated.is_(False))
-    )
-    return [Group._make(row) for row in session.execute(query.group_by(*of).order_by(*of))]
+    query = sa.select(*of, *numbers).where(Record.workload_hash.in_(hashes), Record.simulated.is_(False))
+    found = session.execute(query.group_by(*of).order_by(*of)).all()
+    named = {row.hash: row.device_class for row in session.execute(sa.select(TargetRow.hash, TargetRow.device_class))}
+    return [Group(workload, target, named[target], *rest) for workload, target, *rest in found]

@@ -28,25 +28,64 @@ def replaced_unmeasured(session: Session, job_id: str) -> set[str]:
     return {str(workload) for workload in session.scalars(query.where(JobTask.answer.is_not(None)))}
 
 
+TaskRow = tuple[JobTask, WorkloadRow, str | None]
+"""A task with its workload and its family's name."""
+
+
 def tasks(
-    session: Session, job_id: str, *, after: tuple[int, int] | None = None, limit: int | None = None
-) -> Sequence[tuple[JobTask, WorkloadRow, str | None]]:
-    """A job's tasks with workload and family name, in the model's order; ``after``: position and id of the last of the
-    page before."""
+    session: Session,
+    job_id: str,
+    *,
+    after: tuple[int, int] | None = None,
+    text: str | None = None,
+    limit: int | None = None,
+) -> Sequence[TaskRow]:
+    """A job's tasks, in the model's order.
+
+    Args:
+        after: position and id of the last of the page before.
+        text: part of the name, in any case.
+    """
     page = sa.select(JobTask.id).where(JobTask.job_id == job_id)
     if after is not None:
         page = page.where(sa.tuple_(JobTask.position, JobTask.id) > after)
+    if text:
+        page = page.where(JobTask.name.icontains(text, autoescape=True))
     # The page's ids come first: else all tasks of the job are joined, whole, before they are put in order.
     page = page.order_by(JobTask.position, JobTask.id).limit(limit)
-    query = (
-        sa.select(JobTask, WorkloadRow, Family.name)
-        .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
-        .outerjoin(Family, JobTask.family_id == Family.id)
-        .where(JobTask.job_id == job_id if limit is None and after is None else JobTask.id.in_(page))
-        .options(defer(JobTask.searcher_state), defer(JobTask.sketches))
-    )
+    whole = limit is None and after is None and not text
+    query = _rows().where(JobTask.job_id == job_id if whole else JobTask.id.in_(page))
     found = session.execute(query.order_by(JobTask.position, JobTask.id))
     return [(task, workload, family) for task, workload, family in found]
+
+
+def of_ids(session: Session, ids: Sequence[int]) -> Sequence[TaskRow]:
+    """The tasks with these ids, in their order."""
+    rows = session.execute(_rows().where(JobTask.id.in_(ids)))
+    found: dict[int, TaskRow] = {task.id: (task, workload, family) for task, workload, family in rows}
+    return [found[key] for key in ids if key in found]
+
+
+def named(session: Session, job_id: str, text: str) -> set[int]:
+    """Ids of a job's tasks with ``text`` in their names, in any case."""
+    query = sa.select(JobTask.id).where(JobTask.job_id == job_id, JobTask.name.icontains(text, autoescape=True))
+    return set(session.scalars(query))
+
+
+def names(session: Session, ids: Collection[int]) -> dict[int, str]:
+    """Names of tasks by id."""
+    query: Any = sa.select(JobTask.id, JobTask.name).where(JobTask.id.in_(ids))
+    return dict(session.execute(query).all())
+
+
+def _rows() -> sa.Select[Any]:
+    columns: tuple[Any, ...] = (JobTask, WorkloadRow, Family.name)
+    return (
+        sa.select(*columns)
+        .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
+        .outerjoin(Family, JobTask.family_id == Family.id)
+        .options(defer(JobTask.searcher_state), defer(JobTask.sketches))
+    )
 
 
 def baselines(session: Session, job_id: str, tasks: Collection[int] | None = None) -> dict[int, Record]:

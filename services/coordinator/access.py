@@ -72,7 +72,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/readyz"): _READY,
     ("GET", "/metrics"): _METRICS,
     ("GET", "/docs"): OPEN,
-    ("GET", "/docs/oauth2-redirect"): OPEN,
+    ("GET", "/docs/{name}"): OPEN,
     ("GET", "/openapi.json"): OPEN,
     ("POST", "/v1/models"): MAKE,
     ("GET", "/v1/models"): LIST,

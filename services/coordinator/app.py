@@ -11,11 +11,11 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.engine import create_engines, migrate, session_factory, transact
-from services.coordinator import auth, problems
+from services.coordinator import auth, docs_page, problems
 from services.coordinator.audit import Audit
 from services.coordinator.broker import CeleryPublisher, Publisher
 from services.coordinator.context import Context
-from services.coordinator.document import openapi
+from services.coordinator.document import TAGS, openapi
 from services.coordinator.headers import SafeHeaders
 from services.coordinator.lazy import LazyApp, LazyMount
 from services.coordinator.limits import BodyLimit
@@ -25,13 +25,13 @@ from services.coordinator.origins import OriginGuard
 from services.coordinator.probes import Probes
 from services.coordinator.rates import KeyRates
 from services.coordinator.routers import (
-    audit,
     best,
     blobs,
     events,
     fleet,
     health,
     jobs,
+    keys,
     models,
     progress,
     record_imports,
@@ -104,7 +104,16 @@ def create_app(
         dashboard: served at ``/``.
     """
     context = create_context(settings or Settings(), publisher)
-    app = FastAPI(title="Tunesmith", version=__version__, description=DESCRIPTION, lifespan=_lifespan, redoc_url=None)
+    app = FastAPI(
+        title="Tunesmith",
+        version=__version__,
+        description=DESCRIPTION,
+        openapi_tags=[{"name": name, "description": about} for name, about in TAGS.items()],
+        generate_unique_id_function=lambda route: route.name,
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
     app.state.context, app.state.run_loop = context, run_loop
     app.openapi = lambda: openapi(app, keys=context.settings.admin_key is not None)  # type: ignore[method-assign]
     app.state.paths = Paths(app.openapi)
@@ -128,9 +137,10 @@ def create_app(
         fleet,
         records,
         record_imports,
-        audit,
+        keys,
         trust,
         blobs,
+        docs_page,
     ):
         app.include_router(module.router)
     app.state.dashboard = dashboard

@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from services.coordinator import answer_headers
 from services.coordinator.problems import HTTP_CODES, MEDIA_TYPE
 from tunesmith.errors import catalogue
 
@@ -54,14 +55,23 @@ ANSWERS = {
     507: "The disk is full; nothing was changed.",
 }
 """Every problem that a route may answer with."""
-RETRY = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer", "minimum": 1}}}
 HEADERS = {
-    401: {"WWW-Authenticate": {"schema": {"type": "string"}}},
-    429: RETRY,
-    503: RETRY,
-    507: RETRY,
-    416: {"Content-Range": {"description": "`bytes */SIZE`.", "schema": {"type": "string"}}},
+    401: answer_headers.AUTHENTICATE,
+    416: answer_headers.RANGE,
+    **dict.fromkeys((429, 503, 507), answer_headers.RETRY_AFTER),
 }
+"""Headers of problems, by status."""
+TAGS = {
+    "models": "What is tuned: files that a worker imports and splits into tasks.",
+    "jobs": "Tuning and collecting: submit, steer, and see what happened and why.",
+    "dataset": "Records of all jobs, the tensor programs they are of, and their exchange.",
+    "fleet": "Targets, devices, workers, queues and cost models.",
+    "trust": "Who is believed: enrolment and revocation.",
+    "keys": "API keys, and the audit log.",
+    "blobs": "Files that messages to workers point to.",
+    "health": "Life, readiness and metrics.",
+}
+"""What the groups of routes are about."""
 
 
 def openapi(app: FastAPI, *, keys: bool) -> Json:
@@ -97,15 +107,19 @@ def openapi(app: FastAPI, *, keys: bool) -> Json:
 
 def _problem(status: int) -> Json:
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {"description": ANSWERS[status], "content": content, "headers": HEADERS.get(status, {})}
+    headers = {**HEADERS.get(status, {}), **answer_headers.REQUEST_ID}
+    return {"description": ANSWERS[status], "content": content, "headers": headers}
 
 
 def _describe(path: str, method: str, operation: Json) -> None:
-    """Add the problems that an operation may answer with, unless the route describes that status itself."""
+    """Add what every answer has, and the problems that the route does not describe itself."""
     answers = operation["responses"]
     answers.pop("422", None)
     for status in problems(path, method, operation):
         answers.setdefault(str(status), {"$ref": f"#/components/responses/Problem{status}"})
+    for answer in answers.values():
+        if "$ref" not in answer:
+            answer["headers"] = {**answer.get("headers", {}), **answer_headers.REQUEST_ID}
 
 
 def problems(path: str, method: str, operation: Json) -> list[int]:
@@ -121,6 +135,8 @@ def problems(path: str, method: str, operation: Json) -> list[int]:
         found.append(415)
     if (method, path) == ("post", "/v1/jobs"):
         found.append(501)
+    if (method, path) == ("get", "/v1/jobs/{job_id}/best"):  # whose tasks may not be known yet
+        found.append(409)
     return found
 
 

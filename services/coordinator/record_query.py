@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, StringConstraints
+from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
 from db.queries.dataset import ANY_FAILURE, VALID, RecordFilter
 from services.coordinator.cursors import Cursor, Limit
@@ -56,6 +56,8 @@ class RecordQuery(Body):
 
 class RecordExport(RecordQuery):
     """Which records a dataset file gets, and what it says of its licence."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"family": "conv2d", "licence": "CC-BY-4.0"}]})
 
     simulated: bool | None = Field(None, strict=True, description=SIMULATED)
     format: Literal["parquet", "metaschedule"] = Field(

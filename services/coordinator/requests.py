@@ -20,6 +20,8 @@ from tunesmith.options import MAX_PRIORITY, MIN_PRIORITY, JobOptions
 Spec = Annotated[str, StringConstraints(max_length=500)]
 COLLECTING: Final = {"search": DEFAULT_SAMPLER, "allocator": "even", "cost_model": NO_COST_MODEL}
 """Options of collecting jobs that say nothing else."""
+PUBLIC_KEY = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+"""The first of RFC 8032, section 7.1."""
 Line = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 TAGS: Final = f"Up to {MAX_TAGS}, of up to {MAX_LENGTH} letters, digits and `. _ : / = + -`."
 TAG_LIST: JsonDict = {"items": {"type": "string", "pattern": PATTERN}, "maxItems": MAX_TAGS}
@@ -35,11 +37,20 @@ def _one_of(source: str, kind: JsonDict, *required: str) -> JsonDict:
 
 
 ONE_SOURCE: JsonDict = {
+    "examples": [
+        {"operator": "gemm:1024x1024x1024:float32", "target": "cpu", "budget": {"trials": 64}},
+        {"operators": ["softmax:64x1000:float32"], "kind": "collect", "per_task": 16, "target": "llvm-znver4-16"},
+    ],
     "oneOf": [
         *(_one_of(source, TUNES) for source in ("model_id", "operator")),
         *(_one_of(source, COLLECTS, "kind", "per_task") for source in ("model_id", "operator", "operators")),
-    ]
+    ],
 }
+
+
+def _example(**values: Any) -> ConfigDict:
+    """A body that the OpenAPI document shows."""
+    return ConfigDict(json_schema_extra={"examples": [values]})
 
 
 class JobSource(Body):
@@ -93,6 +104,8 @@ class JobRequest(JobOptions, JobSource):
 class JobChange(Body):
     """What may be changed; absent members stay. Priority and budget can be changed while the job is under way."""
 
+    model_config = _example(priority=3, budget={"trials": 2000})
+
     priority: int | None = Field(None, ge=MIN_PRIORITY, le=MAX_PRIORITY)
     budget: BudgetBody | None = None
     name: str | None = Field(None, max_length=200)
@@ -105,12 +118,16 @@ class JobChange(Body):
 class TrainRequest(Body):
     """Which records a ranker is to learn from: those of a target (hash, device class or tag) and a precision."""
 
+    model_config = _example(target="llvm-znver4-16", precision="float32")
+
     target: str = Field(min_length=1, max_length=200)
     precision: Literal["float32", "bf16", "int8"] = "float32"
 
 
 class KeyRequest(Body):
     """A key to make."""
+
+    model_config = _example(owner="ann", scopes=["user"])
 
     owner: str = Field("local", min_length=1, max_length=100)
     scopes: list[Scope] = Field(["user"], min_length=1)
@@ -122,6 +139,8 @@ class EnrolRequest(Body):
     ``public_key`` is the base64 of an Ed25519 public key; ``device_classes`` are those that it may serve, or any.
     """
 
+    model_config = _example(name="lab-4", public_key=PUBLIC_KEY, device_classes=["llvm-znver4-16"])
+
     name: Line
     public_key: str = Field(min_length=44, max_length=44)
     device_classes: list[Line] = Field([], max_length=1024)
@@ -129,6 +148,8 @@ class EnrolRequest(Body):
 
 class RevokeRequest(Body):
     """Which champion is believed no longer: on a target (hash, device class or tag), and why."""
+
+    model_config = _example(target="llvm-znver4-16", reason="measured on a busy machine")
 
     target: str = Field(min_length=1, max_length=200)
     reason: str = Field("", max_length=500)

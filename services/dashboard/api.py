@@ -100,9 +100,9 @@ class Api:
         """One job."""
         return self._with(lambda c: c.job(job_id).model_dump(mode="json"))
 
-    def tasks(self, job_id: str) -> list[Json]:
-        """List the job's tasks."""
-        return self._with(lambda c: [task.model_dump(mode="json") for task in c.tasks(job_id)])
+    def tasks(self, job_id: str, find: str | None = None) -> Json:
+        """The tasks with the largest share of the latency, of those with ``find`` in their names."""
+        return self._with(lambda c: c.tasks_page(job_id, text=find, sort="-share").model_dump(mode="json"))
 
     def curve(self, job_id: str) -> Json:
         """Best-so-far."""

@@ -46,7 +46,7 @@ def title(job: Json) -> str:
 
 def columns(jobs: list[Json]) -> list[dict[str, Any]]:
     """One column a job."""
-    head = {"name": "fact", "label": "", "field": "fact", "align": "left"}
+    head = {"name": "fact", "label": "Fact", "field": "fact", "align": "left"}
     return [head, *({"name": j["id"], "label": title(j), "field": j["id"], "align": "right"} for j in jobs)]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import quote
 
-from nicegui import app, ui
+from nicegui import app, background_tasks, ui
 
 from services.dashboard.api import Api
 from services.dashboard.parts import Banner
@@ -85,7 +85,7 @@ async def at_once(refresh: Callable[[], Awaitable[float]], banner: Banner) -> No
 
 
 def keep_fresh(refresh: Callable[[], Awaitable[float]], banner: Banner, path: str, *, hides: bool = True) -> ui.timer:
-    """Call ``refresh`` now and again after as many seconds as it returns, while the page is open.
+    """Call ``refresh`` while the browser loads its scripts, and again after as many seconds as it returns.
 
     Problems are shown in ``banner`` and tried again; a missing or revoked key leads to the login page. What the banner
     says is gone after a call without a problem, unless ``hides`` is False.
@@ -103,5 +103,6 @@ def keep_fresh(refresh: Callable[[], Awaitable[float]], banner: Banner, path: st
             timer.interval = 5.0
             banner.problem(error)
 
-    timer = ui.timer(2.0, tick)
+    timer = ui.timer(2.0, tick, immediate=False)
+    background_tasks.create(tick(), name=f"first look at {path}", context=ui.context.client)
     return timer

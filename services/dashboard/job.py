@@ -236,21 +236,21 @@ class _Loaded:
     forecast: Json
     curve: Json
     others: dict[str, list[Json]]
-    tasks: list[Json]
+    tasks: Json
     decisions: list[Json]
     failures: list[Json]
     events: list[Json]
 
 
-def _load(api: Api, job_id: str, after: int, others: list[str]) -> _Loaded:
-    """Over one connection; ``others`` are jobs whose curves are wanted, too."""
+def _load(api: Api, job_id: str, find: str | None, after: int, others: list[str]) -> _Loaded:
+    """Over one connection; ``find``: part of the names of the tasks; ``others``: jobs whose curves are wanted, too."""
     events = api.events(job_id, after) if after else api.newest_events(job_id, EVENT_PAGES)
     return _Loaded(
         api.job(job_id),
         api.forecast(job_id),
         api.curve(job_id),
         {other: api.curve(other)["points"] for other in others},
-        api.tasks(job_id),
+        api.tasks(job_id, find),
         api.decisions(job_id, Decisions.NEWEST),
         api.failures(job_id),
         events,
@@ -264,7 +264,7 @@ def build(context: Context, job_id: str) -> None:
         banner = Banner()
         header = Header(visitor, job_id, lambda: at_once(refresh, banner))
         notices, figures, curve = Notices(), Figures(), Curve(lambda: at_once(refresh, banner))
-        tasks, decisions = TaskTable(job_id), Decisions()
+        tasks, decisions = TaskTable(job_id, lambda: at_once(refresh, banner)), Decisions()
         with ui.element("div").classes("ts-two"):
             with ui.column().classes("gap-4 w-full"):
                 failures = Failures()
@@ -276,7 +276,7 @@ def build(context: Context, job_id: str) -> None:
 
     async def refresh() -> float:
         nonlocal siblings, least
-        found = await visitor.call(lambda api: _load(api, job_id, events.last, curve.chosen))
+        found = await visitor.call(lambda api: _load(api, job_id, tasks.find, events.last, curve.chosen))
         if siblings is None:  # once, and the limit until it is there: neither changes afterwards
             siblings = await visitor.call(lambda api: others_of(api, found.job))
             curve.offer(siblings)
@@ -286,7 +286,7 @@ def build(context: Context, job_id: str) -> None:
         notices.show(found.job)
         figures.show(found.job, found.forecast)
         curve.show(found.curve["points"], marks(found.job, found.curve["untuned"], least), found.others)
-        tasks.show(found.tasks)
+        tasks.show(found.tasks["items"], found.job["progress"]["tasks"])
         decisions.show(found.decisions)
         failures.show(found.failures, found.job["progress"]["trials"])
         events.add(found.events)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from nicegui import ui
@@ -75,22 +76,41 @@ def row(task: dict[str, Any]) -> dict[str, Any]:
 
 
 class TaskTable:
-    """One line per task: how fast it is, and how much of the budget it got."""
+    """One line per task: how fast it is, and how much of the budget it got. Of many tasks it holds a part.
 
-    def __init__(self, job_id: str) -> None:
+    Args:
+        job_id: whose tasks they are.
+        changed: called when other tasks are wanted.
+    """
+
+    def __init__(self, job_id: str, changed: Callable[[], Awaitable[None]]) -> None:
         self._job_id = job_id
         with ui.element("section").classes("ts-card"):
             with ui.row().classes("w-full items-center justify-between"):
                 ui.label("Tasks").classes("ts-head").props("role=heading aria-level=2")
-                ui.link("Every trial", f"/jobs/{job_id}/trials").classes("ts-link")
+                with ui.row().classes("items-center gap-4"):
+                    self._find = ui.input("Find a task", on_change=lambda: changed())
+                    self._find.props("dense outlined clearable debounce=300").set_visibility(False)
+                    ui.link("Every trial", f"/jobs/{job_id}/trials").classes("ts-link")
+            self._part = ui.label().classes("ts-soft")
             self._empty = empty("account_tree", "No tasks yet", "They appear when the model is imported and prepared.")
             self._table = ui.table(columns=COLUMNS, rows=[], row_key="id", pagination={"rowsPerPage": 15})
             self._table.classes("ts-table w-full").props("flat dense")
             for name, template in SLOTS.items():
                 self._table.add_slot(f"body-cell-{name}", template)
 
-    def show(self, tasks: list[dict[str, Any]]) -> None:
-        """Replace the rows, the largest share of the model's latency first."""
+    @property
+    def find(self) -> str | None:
+        """Part of the names of the tasks that are wanted; None for any."""
+        return self._find.value or None
+
+    def show(self, tasks: list[dict[str, Any]], total: int) -> None:
+        """Replace the rows, the largest share of the model's latency first.
+
+        Args:
+            tasks: those with the largest shares, of those that are wanted.
+            total: tasks of the job.
+        """
         rows = sorted(map(row, tasks), key=lambda r: -(r["share"] or 0))
         base = f"/jobs/{self._job_id}"
         rows = [
@@ -100,8 +120,19 @@ class TaskTable:
         if rows != self._table.rows:
             self._table.rows = rows
             self._table.update()
-        self._empty.set_visibility(not rows)
+        partial = len(rows) < total
+        self._find.set_visibility(partial)
+        self._part.set_text(part_of_tasks(len(rows), total, found=bool(self.find)) if partial else "")
+        self._part.set_visibility(partial)
+        self._empty.set_visibility(not total)
         self._table.set_visibility(bool(rows))
+
+
+def part_of_tasks(shown: int, total: int, *, found: bool) -> str:
+    """Which of a job's tasks are shown, where those are not all."""
+    if not found:
+        return f"The {shown:,} with the largest share of the latency, of {total:,}"
+    return f"{shown:,} of {total:,}" if shown else f"None of {total:,} has this in its name"
 
 
 DECISION_COLUMNS = [

@@ -222,7 +222,7 @@ def build(context: Context, tag: str) -> None:
             best = Figure("Best speed-up", strong=True)
         with ui.element("section").classes("ts-card"):
             with ui.row().classes("w-full items-center justify-between"):
-                ui.label("Jobs").classes("ts-head").props("role=heading aria-level=2")
+                ui.label("Jobs").classes("ts-head").props("role=heading aria-level=1")
                 with ui.row().classes("items-center gap-4"):
                     ui.link("Submit a job", "/submit").classes("ts-link")
                     compared = ui.button("Compare", icon="stacked_line_chart").props("outline no-caps dense")

@@ -59,6 +59,6 @@ def frame(title: str, *, logged_in: bool, on_logout: Callable[[], None] | None =
             button.on("click", js_handler=TOGGLE)
             if logged_in and on_logout is not None:
                 ui.button("Log out", on_click=on_logout).props("flat dense no-caps")
-    body = ui.element("main").classes("ts-page")
+    body = ui.element("div").classes("ts-page")  # within the page, which is the toolkit's main
     ui.skip_link("Skip to content", target=body)
     return body

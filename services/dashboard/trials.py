@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -65,13 +66,13 @@ class View:
         return urlencode({"sort": self.sort, "task": self.task or "", "failure": self.failure or ""})
 
 
-def row(job_id: str, trial: dict[str, Any], tasks: dict[int, str]) -> dict[str, Any]:
+def row(job_id: str, trial: dict[str, Any]) -> dict[str, Any]:
     """A line of the table."""
     low, high = trial["interval"] or (None, None)
     return {
         "id": trial["id"],
         "link": f"/jobs/{job_id}/trials/{trial['id']}",
-        "task": tasks.get(trial["task"] or 0, fmt.NOTHING),
+        "task": trial["task_name"] or fmt.NOTHING,
         "latency": fmt.latency(trial["latency"]) + (" (simulated)" if invented(trial) else ""),
         "failure": words(trial["failure"]) if trial["failure"] else "",
         "interval": f"{fmt.latency(low)} – {fmt.latency(high)}" if low is not None else fmt.NOTHING,
@@ -91,6 +92,44 @@ def decisions_text(decisions: list[Any]) -> str:
     return "  ".join("×".join(map(str, each)) if isinstance(each, list) else str(each) for each in decisions)
 
 
+class TaskChoice:
+    """Which task's trials are looked at. Of many tasks, those with the largest shares are offered, or those found.
+
+    Args:
+        chosen: id of the task to begin with; None for every task.
+        changed: called when another one is chosen.
+        search: called with a part of a name, for what to offer.
+    """
+
+    def __init__(
+        self, chosen: int | None, changed: Callable[[], Awaitable[None]], search: Callable[[str], Awaitable[None]]
+    ) -> None:
+        self._names = {0: "Every task"} | ({chosen: f"Task {chosen}"} if chosen else {})
+        self._find: ui.input = ui.input("Find a task", on_change=lambda: search(self._find.value or ""))
+        self._find.props("dense outlined clearable debounce=300").set_visibility(False)
+        self._choice = ui.select(dict(self._names), value=chosen or 0, label="Task", on_change=lambda: changed())
+        self._choice.props("dense outlined")
+
+    @property
+    def value(self) -> int | None:
+        """The chosen task's id."""
+        return self._choice.value or None
+
+    def offer(self, tasks: Json) -> None:
+        """Take in a page of tasks: what there is to choose from, besides what is chosen."""
+        found = {task["id"]: task["name"] for task in tasks["items"]}
+        kept = {key: name for key, name in self._names.items() if key in (0, self.value)}
+        self._names = {**kept, **found}
+        self._find.set_visibility(bool(self._find.value) or tasks["next_cursor"] is not None)
+        self._choice.set_options(dict(self._names), value=self._choice.value)
+
+    def call(self, name: str) -> None:
+        """Know the chosen task's name, which may not be among those offered."""
+        if self.value is not None and name and self._names.get(self.value) != name:
+            self._names[self.value] = name
+            self._choice.set_options(dict(self._names), value=self._choice.value)
+
+
 class Grid:
     """A page of trials."""
 
@@ -102,9 +141,9 @@ class Grid:
         for name, template in SLOTS.items():
             self._table.add_slot(f"body-cell-{name}", template)
 
-    def show(self, page: Json, tasks: dict[int, str]) -> None:
+    def show(self, page: Json) -> None:
         """Replace the rows."""
-        rows = [row(self._job_id, trial, tasks) for trial in page["items"]]
+        rows = [row(self._job_id, trial) for trial in page["items"]]
         if rows != self._table.rows:
             self._table.rows = rows
             self._table.update()
@@ -115,6 +154,17 @@ class Grid:
 def build(context: Context, job_id: str, view: View) -> None:
     """Fill the page."""
     visitor = context.visitor()
+    known = False
+
+    async def changed() -> None:
+        if known:
+            pager.rewind()
+            ui.navigate.history.replace(f"/jobs/{job_id}/trials?{looked_at().query()}")
+            await at_once(refresh, banner)
+
+    async def search(text: str) -> None:
+        task.offer(await visitor.call(lambda api: api.tasks(job_id, text)))
+
     with frame("Trials", logged_in=visitor.logged_in, on_logout=visitor.logout):
         banner, simulated = Banner(), Banner()
         with ui.element("section").classes("ts-card"):
@@ -122,37 +172,31 @@ def build(context: Context, job_id: str, view: View) -> None:
                 ui.label("Trials").classes("ts-title").props("role=heading aria-level=1")
                 ui.link("Back to the job", f"/jobs/{job_id}").classes("ts-link")
             with ui.row().classes("items-center gap-3"):
-                order = ui.select(ORDERS, value=view.sort, label="Order").props("dense outlined")
-                task = ui.select({0: "Every task"}, value=0, label="Task").props("dense outlined")
-                failure = ui.select({"": "Anything"}, value="", label="Outcome").props("dense outlined")
+                order = ui.select(ORDERS, value=view.sort, label="Order", on_change=changed).props("dense outlined")
+                task = TaskChoice(view.task, changed, search)
+                failure = ui.select({"": "Anything"}, value="", label="Outcome", on_change=changed)
+                failure.props("dense outlined")
             grid = Grid(job_id)
             pager = Pager(lambda: at_once(refresh, banner))
-    known = False
+
+    def looked_at() -> View:
+        return View(order.value, task.value, failure.value or None)
 
     async def refresh() -> float:
         nonlocal known
         if not known:
-            tasks = await visitor.call(lambda api: api.tasks(job_id))
-            kinds = await visitor.call(lambda api: api.failures(job_id))
-            task.set_options({0: "Every task", **{each["id"]: each["name"] for each in tasks}}, value=view.task or 0)
+            tasks, kinds = await visitor.call(lambda api: (api.tasks(job_id), api.failures(job_id)))
+            task.offer(tasks)
             outcomes = {"": "Anything", "none": "Ran", **{each["failure"]: words(each["failure"]) for each in kinds}}
-            wanted = view.failure if view.failure in outcomes else ""
-            failure.set_options(outcomes, value=wanted)
+            failure.set_options(outcomes, value=view.failure if view.failure in outcomes else "")
             known = True
-        now = View(order.value, task.value or None, failure.value or None)
-        page = await visitor.call(lambda api: api.trials(job_id, **now.wanted(), limit=PAGE, cursor=pager.cursor))
+        wanted = looked_at().wanted()
+        page = await visitor.call(lambda api: api.trials(job_id, **wanted, limit=PAGE, cursor=pager.cursor))
         simulated.simulated(any(map(invented, page["items"])))
-        grid.show(page, dict(task.options))
+        grid.show(page)
+        if page["items"] and wanted["task"] is not None:
+            task.call(page["items"][0]["task_name"])
         pager.show(page["next_cursor"], len(page["items"]), PAGE, page["total"])
         return 4.0
 
-    async def changed() -> None:
-        if known:
-            pager.rewind()
-            now = View(order.value, task.value or None, failure.value or None)
-            ui.navigate.history.replace(f"/jobs/{job_id}/trials?{now.query()}")
-            await at_once(refresh, banner)
-
     keep_fresh(refresh, banner, f"/jobs/{job_id}/trials?{view.query()}")
-    for field in (order, task, failure):
-        field.on_value_change(changed)

@@ -7,11 +7,10 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from browser_pages import ARGS, WAIT
 from detached import Detached
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
-from tools.browser import REMEDY, find
+from tools.browsing import WAIT, launched
 from tunesmith.client import Client, EmbeddedStack
 
 LOG_LINES = 15
@@ -59,13 +58,9 @@ def client(stack: EmbeddedStack) -> Iterator[Client]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser for the tests of one file."""
-    path = find()
-    assert path is not None, REMEDY
     expect.set_options(timeout=WAIT)  # a page that is opened first loads all scripts, on a machine that is busy
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGS)
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.hookimpl(wrapper=True)

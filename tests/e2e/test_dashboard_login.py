@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from browser_pages import Watched
 from coordinator_process import coordinator
 from playwright.sync_api import Browser, expect
+
+from tools.browsing import Watched
 
 pytestmark = pytest.mark.browser
 KEY = "a-key-for-the-dashboard-tests"

@@ -26,7 +26,7 @@ from browser_pages import visitor
 from onnx import TensorProto, helper
 from simulated_device import simulated_device
 from small_nets import Net, by_onnxruntime
-from stack_probe import check_records, children, nothing_left, processes, wait_for
+from stack_probe import check_records, children, kill, nothing_left, processes, wait_for
 
 from benchmarks.harness import jobs
 from benchmarks.operators.onnx_models import write_operator
@@ -81,14 +81,15 @@ def test_ready_with_a_device(stack, client):
 
 
 @pytest.mark.browser
-def test_a_job_is_led_in_the_browser_from_its_model_to_its_library(stack, client, tmp_path):
+def test_a_job_is_led_in_the_browser_from_its_model_to_its_library(stack, tmp_path):
     model, log = write_operator("gemm:80x80x80:float32", tmp_path / "by-hand.onnx"), tmp_path / "best.jsonl"
-    with visitor(stack.url) as page:
-        job = browser_job.submit(page, stack.url, model, trials=24)
-        browser_job.steer(page)
-        assert "T.prim_func" in browser_job.open_fastest(page)
-        browser_job.download(page, stack.url, job, log)
-    assert client.job(job).progress.trials == 24
+    with visitor(stack.url) as watched:
+        job = browser_job.submit(watched.page, stack.url, model, trials=24)
+        killed = browser_job.steer(watched, lambda: kill(stack.data_dir, "coordinator"))
+        assert "T.prim_func" in browser_job.open_fastest(watched.page)
+        browser_job.download(watched.page, stack.url, job, log)
+    assert len({*killed, *children(stack.data_dir, "coordinator")}) == 2
+    check_records(stack.data_dir, job, 24)
     assert run_command_line(["compile", str(model), "--log", str(log), "-o", str(tmp_path / "model.so")]) == 0
     assert (tmp_path / "model.so").stat().st_size > 1000
 
@@ -389,8 +390,7 @@ def test_a_job_survives_kill_9_of_the_supervisor_and_of_each_process_of_the_next
         for turn in TURNS:
             more_trials(after, job.id, f"results before the end of {turn}")
             for victim in turn:
-                pid, *_ = wait_for(lambda: children(data_dir, victim), f"{victim} to run", 20.0)  # noqa: B023
-                os.kill(pid, signal.SIGKILL)
+                wait_for(lambda: kill(data_dir, victim), f"{victim} to run", 20.0)  # noqa: B023
         budget = trials(after, job.id) + 8
         after.update(job.id, trials=budget)
         done = end_of(after, job.id).progress.trials

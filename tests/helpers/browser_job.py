@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from browser_pages import card
 from playwright.sync_api import Page, expect
+
+from tools.browsing import Watched
 
 LONG = 240_000.0
 """Milliseconds for what workers have to do, on a machine that is busy with others."""
@@ -24,15 +27,21 @@ def submit(page: Page, url: str, model: Path, trials: int) -> str:
     return page.url.rsplit("/", 1)[1]
 
 
-def steer(page: Page) -> None:
-    """Pause a job, come back to it, let it go on, and wait for its end."""
+def steer(watched: Watched, kill_server: Callable[[], list[int]]) -> list[int]:
+    """Pause a job, lose the server under the open page, let the job go on, and wait for its end; who was killed."""
+    page = watched.page
     state = page.locator("main .ts-badge").first
     page.get_by_role("button", name="Pause").click(timeout=LONG)
     expect(state).to_have_text("Paused", timeout=LONG)
-    page.reload()
+    page.evaluate("window.isOfBefore = true")
+    with watched.server_away():
+        killed = kill_server()
+        page.wait_for_function("window.isOfBefore === undefined", timeout=LONG)  # it comes back by itself
+        expect(state).to_have_text("Paused", timeout=LONG)
     page.get_by_role("button", name="Resume").click()
     expect(state).to_have_text("Succeeded", timeout=LONG)
     expect(card(page, "Allocation").locator("tbody tr").first).not_to_be_empty()
+    return killed
 
 
 def open_fastest(page: Page) -> str:

@@ -10,26 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import dashboard_rows
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, sync_playwright
+from playwright.sync_api import Locator, Page
 
 from db.blobs import BlobStore
 from db.engine import create_engine, session_factory
 from db.queries import listings
 from db.transactions.listings import finish
 from db.transactions.transitions import transition
-from tools.browser import REMEDY, find
+from tools.browsing import Watched, launched
 from tunesmith.states import WorkState
-
-ARGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
-WAIT = 30_000
 
 CURVE = """() => {
   const element = document.querySelector('.nicegui-echart');
@@ -45,39 +34,12 @@ CURVES = """{
 }"""
 
 
-class Watched:
-    """A browser context that notes what it should never do."""
-
-    def __init__(self, browser: Browser, host: str, **options: Any) -> None:
-        self.context: BrowserContext = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-        self.context.set_default_timeout(WAIT)
-        self.complaints: list[str] = []
-        self.host = host
-        self.page: Page = self.opened()
-
-    def opened(self) -> Page:
-        """A further page, watched like the first."""
-        self.page = self.context.new_page()
-        self.page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
-        self.page.on("console", lambda line: line.type == "error" and self.complaints.append(f"console: {line.text}"))
-        self.page.on("request", lambda request: self._only(self.host, request.url))
-        return self.page
-
-    def _only(self, host: str, url: str) -> None:
-        if not url.startswith((host, host.replace("http", "ws", 1), "data:", "blob:")):
-            self.complaints.append(f"off-host: {url}")
-
-
 @contextmanager
-def visitor(url: str) -> Iterator[Page]:
+def visitor(url: str) -> Iterator[Watched]:
     """A page of a browser of its own, which must not complain."""
-    path = find()
-    assert path is not None, REMEDY
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=ARGS)
+    with launched() as browser:
         watched = Watched(browser, url)
-        yield watched.page
-        browser.close()
+        yield watched
     assert watched.complaints == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import signal
 import sqlite3
 import time
 from collections.abc import Callable
@@ -51,6 +52,14 @@ WORDS = {
 def children(data_dir: Path, name: str) -> list[int]:
     """Processes of one child of the stack, the oldest first."""
     return sorted(pid for pid, command in processes(data_dir).items() if WORDS[name] in command)
+
+
+def kill(data_dir: Path, name: str) -> list[int]:
+    """End the oldest process of one child; which that was, nothing where none runs."""
+    found = children(data_dir, name)[:1]
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    return found
 
 
 def wait_for(question: Callable[[], Value], what: str, within: float = 60.0, every: float = 0.3) -> Value:

@@ -307,6 +307,7 @@ class TrialBody(Answer):
 
     id: int
     task: int | None
+    task_name: str = Field(description="Empty where the task is gone with its job.")
     batch: int | None
     index: int
     workload: str

@@ -25,7 +25,6 @@ class TrialDetailBody(TrialBody):
     """One measured candidate with what stands around it; its task's latencies are those of now."""
 
     knobs: list[KnobBody] = Field(description="By name, in the order of `decisions`; empty for the default schedule.")
-    task_name: str
     untuned_latency: float | None
     best_latency: float | None
     gflops: float | None

@@ -85,6 +85,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "bench fleet": ("tunesmith bench fleet",),
     "bench faults": ("tunesmith bench faults --runs 1",),
     "bench pages": ("tunesmith bench pages --tasks 1000",),
+    "bench dashboard": ("tunesmith bench dashboard --records 50000 --loads 1",),
     "bench records": ("tunesmith bench records --records 100000",),
     "bench yardstick": ("tunesmith bench yardstick --runs 1",),
     "bench gpu": ("tunesmith bench gpu", "tunesmith bench gpu --operator gemm:4096x4096x4096:float16"),

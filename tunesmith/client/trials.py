@@ -8,7 +8,7 @@ from typing import Any
 
 from tunesmith.answers.analysis import AnalysisBody
 from tunesmith.answers.base import Page
-from tunesmith.answers.jobs import TrialBody
+from tunesmith.answers.jobs import TaskBody, TrialBody
 from tunesmith.answers.spaces import SpaceBody
 from tunesmith.answers.trials import ProgramBody, TrialDetailBody
 from tunesmith.client.transport import Transport
@@ -50,6 +50,26 @@ class Trials:
     def trial(self, job_id: str, trial_id: int) -> TrialDetailBody:
         """One trial: its knobs by name, and its place in its batch. Raises NotFound."""
         return TrialDetailBody.read(self._transport.get(f"/v1/jobs/{job_id}/trials/{trial_id}"))
+
+    def tasks_page(
+        self,
+        job_id: str,
+        *,
+        text: str | None = None,
+        sort: str = "position",
+        limit: int = 200,
+        cursor: str | None = None,
+    ) -> Page[TaskBody]:
+        """Some tasks of a job.
+
+        Args:
+            text: part of the name, in any case.
+            sort: ``position`` in the model, or ``-share``: the largest share of its latency first.
+            limit: items of the page, 200 at most.
+            cursor: ``next_cursor`` of the page before.
+        """
+        wanted: dict[str, Any] = {"q": text, "sort": sort, "limit": limit, "cursor": cursor}
+        return Page[TaskBody].read(self._transport.get(f"/v1/jobs/{job_id}/tasks", **wanted))
 
     def space(self, job_id: str, task_id: int) -> SpaceBody:
         """The design space of a job's task: sketches, knobs by name, the champion's decisions. Raises NotFound."""

@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
 from services.coordinator import best
+from services.coordinator.answer_headers import ATTACHMENT
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.usecases.jobs import visible
@@ -18,7 +19,13 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 @router.get(
     "/best",
     response_class=StreamingResponse,
-    responses={200: {"content": {"application/x-ndjson": {}, "application/zip": {}}}},
+    responses={
+        200: {
+            "content": {"application/x-ndjson": {}, "application/zip": {}},
+            "description": "Lines of JSON, or a zip.",
+            "headers": ATTACHMENT,
+        }
+    },
 )
 def job_best(
     context: InContext, caller: InCaller, job_id: str, format: Literal["jsonl", "metaschedule"] = "jsonl"

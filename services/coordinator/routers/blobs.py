@@ -9,6 +9,7 @@ from fastapi.responses import FileResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import MalformedRangeHeader, RangeNotSatisfiable
 
+from services.coordinator import answer_headers
 from services.coordinator.context import InContext
 from services.coordinator.cursors import MAX_ID
 from tunesmith.errors import NotFound
@@ -16,8 +17,12 @@ from tunesmith.errors import NotFound
 router = APIRouter(prefix="/v1/blobs", tags=["blobs"])
 FILE = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 ANSWERS: dict[int | str, dict[str, Any]] = {
-    200: {"content": FILE, "description": "The blob"},
-    206: {"content": {**FILE, "multipart/byteranges": {}}, "description": "The ranges that were asked for"},
+    200: {"content": FILE, "description": "The blob", "headers": answer_headers.FILE},
+    206: {
+        "content": {**FILE, "multipart/byteranges": {}},
+        "description": "The ranges that were asked for",
+        "headers": {**answer_headers.FILE, **answer_headers.RANGE},
+    },
     401: {"$ref": "#/components/responses/Problem401"},
     416: {"$ref": "#/components/responses/Problem416"},
 }

@@ -1,4 +1,4 @@
-"""Targets, devices, workers, queues, cost models, champions, keys."""
+"""Targets, devices, workers, queues, cost models, champions."""
 
 from __future__ import annotations
 
@@ -9,32 +9,29 @@ from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import ApiKey, CostModelRow, TargetRow
+from db.models import CostModelRow, TargetRow
 from db.queries import by_key, device_times, fleet
 from db.queries import devices as device_rows
 from db.queries.dataset import targets_named
 from db.queries.jobs import owner_of as owner_of_job
 from db.queries.totals import total
 from db.transactions import training
-from db.transactions.keys import create
-from db.transactions.locks import lock_operators
-from services.coordinator.auth import InCaller, digest, new_key
+from services.coordinator.answer_headers import LOCATION
+from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.cursors import Limit, PlaceCursor, decode_time, encode_place
-from services.coordinator.requests import KeyRequest, TrainRequest
+from services.coordinator.requests import TrainRequest
 from services.coordinator.usecases import best_of_workload, workers
 from tunesmith.answers.base import Page
 from tunesmith.answers.fleet import (
     CostModelBody,
     DeviceBody,
     DeviceTimeBody,
-    KeyBody,
-    NewKeyBody,
     QueueBody,
     TargetBody,
     WorkloadBest,
 )
-from tunesmith.errors import Conflict, InvalidInput, NotFound
+from tunesmith.errors import InvalidInput, NotFound
 from tunesmith.messages import measure_queue
 from tunesmith.targets import Target
 
@@ -143,7 +140,7 @@ def list_cost_models(
     return Page(items=items, next_cursor=more, total=count)
 
 
-@router.post("/costmodels/train", status_code=202)
+@router.post("/costmodels/train", status_code=202, responses={202: {"headers": LOCATION}})
 def train_cost_model(request: TrainRequest, response: Response, context: InContext, caller: InCaller) -> CostModelBody:
     """Queue a ranker that learns from every record of a target and a precision, whoever measured them."""
     caller.require("operator")
@@ -181,48 +178,3 @@ def show_cost_model(context: InContext, caller: InCaller, key: str) -> CostModel
         if row is None or not caller.sees(owner_of_job(session, row.job_id)):
             raise NotFound(f"there is no cost model {key}", field="id", value=key)
         return CostModelBody.of(row, target=row.target_hash)
-
-
-@router.post("/keys", status_code=201)
-def create_key(request: KeyRequest, response: Response, context: InContext, caller: InCaller) -> NewKeyBody:
-    """Create an API key; it is shown only once."""
-    caller.require("operator")
-    key_id, key = new_key()
-
-    def work(session: Session) -> NewKeyBody:
-        row = create(session, key_id, digest(key), request.owner, request.scopes)
-        return NewKeyBody.of(row, key=key)
-
-    body = context.write(work)
-    response.headers["Location"] = f"/v1/keys/{body.id}"
-    return body
-
-
-@router.get("/keys")
-def list_keys(context: InContext, caller: InCaller) -> Page[KeyBody]:
-    """API keys without their secrets."""
-    caller.require("operator")
-    with context.reading() as session:
-        return Page(items=[KeyBody.of(row) for row in fleet.keys(session)])
-
-
-@router.delete("/keys/{key_id}", status_code=204)
-def revoke_key(context: InContext, caller: InCaller, key_id: str) -> None:
-    """Revoke a key."""
-    caller.require("operator")
-
-    def work(session: Session) -> None:
-        operators = [row.id for row in lock_operators(session)]
-        row = by_key.find(session, ApiKey, key_id)
-        if row is None:
-            raise NotFound(f"there is no key {key_id}", field="id", value=key_id)
-        if operators == [row.id]:
-            raise Conflict(
-                f"{key_id} is the last key with the scope operator, and nobody could create another without it: "
-                "create a new one first, or set another TUNESMITH_ADMIN_KEY and restart",
-                field="id",
-                value=key_id,
-            )
-        row.revoked = True
-
-    context.write(work)

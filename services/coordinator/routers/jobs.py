@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Response
 
+from services.coordinator.answer_headers import LOCATION
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.requests import JobRequest
@@ -15,7 +16,7 @@ from tunesmith.answers.jobs import JobBody
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 
-@router.post("", status_code=202)
+@router.post("", status_code=202, responses={202: {"headers": LOCATION}})
 def submit_job(
     request: JobRequest,
     response: Response,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
+from services.coordinator.answer_headers import LOCATION
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.uploads import form, receive
@@ -29,7 +30,13 @@ FORM = form(
 
 
 @router.post(
-    "", status_code=201, openapi_extra=FORM, responses={200: {"model": ModelBody, "description": "Known already"}}
+    "",
+    status_code=201,
+    openapi_extra=FORM,
+    responses={
+        200: {"model": ModelBody, "description": "Known already", "headers": LOCATION},
+        201: {"headers": LOCATION},
+    },
 )
 async def upload_model(request: Request, response: Response, context: InContext, caller: InCaller) -> ModelBody:
     """Upload a model. The same file (and shapes) again is the same model, with 200. A worker imports it."""

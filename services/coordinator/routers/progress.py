@@ -39,19 +39,49 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"])
 
 @router.get("/tasks")
 def job_tasks(
-    context: InContext, caller: InCaller, job_id: str, limit: Limit = MAX_LIMIT, cursor: PairCursor = None
+    context: InContext,
+    caller: InCaller,
+    job_id: str,
+    q: Annotated[str | None, Query(max_length=200, description="Part of the name, in any case.")] = None,
+    sort: Annotated[
+        Literal["position", "-share"],
+        Query(
+            description="In the model's order, or the largest share of its latency first. "
+            "Shares change while a job is under way, and a task may change its page with them."
+        ),
+    ] = "position",
+    limit: Limit = MAX_LIMIT,
+    cursor: PairCursor = None,
 ) -> Page[TaskBody]:
-    """Tasks in the model's order: where the budget went and what it found."""
+    """Tasks, in the model's order unless asked otherwise: where the budget went and what it found."""
     at = decode_place(cursor)
     after = None if at is None else (at[0], decode_number(at[1], 0))
     with context.reading() as session:
         visible(session, caller, job_id)
-        found = task_rows.tasks(session, job_id, after=after, limit=limit + 1)
+        every = next((found for _, found in columns(session, [job_id])), None)
+        start = after[0] if after is not None and sort == "-share" else 0
+        if sort == "-share":
+            among = task_rows.named(session, job_id, q) if q else None
+            found = task_rows.of_ids(session, _by_share(every, among)[start : start + limit + 1])
+        else:
+            found = task_rows.tasks(session, job_id, after=after, text=q, limit=limit + 1)
         page = [task for task, _, _ in found[:limit]]
-        totals = _Totals.of(next((found for _, found in columns(session, [job_id])), None), page)
-        around = _TaskContext.read(session, job_id, [task.id for task in page])
-    more = encode_place(page[-1].position, str(page[-1].id)) if len(found) > limit else None
+        totals = _Totals.of(every, page)
+        tuned = {task.id for task in page if totals.is_tuned(task)}
+        around = _TaskContext.read(session, job_id, tuned, {task.id for task in page} - tuned)
+    more = None
+    if len(found) > limit:
+        more = encode_place(start + limit if sort == "-share" else page[-1].position, str(page[-1].id))
     return Page(items=[_task(row, totals, around) for row in found[:limit]], next_cursor=more)
+
+
+def _by_share(tasks: TaskColumns | None, among: Collection[int] | None) -> list[int]:
+    """Ids of tasks, all or those ``among`` which they are, with the largest part of the model's latency first."""
+    if tasks is None:
+        return []
+    cost = np.where(tasks.in_use, np.nan_to_num(tasks.weight * tasks.current), 0.0)
+    ids: list[int] = tasks.ids[np.lexsort((tasks.ids, -cost))].tolist()
+    return ids if among is None else [key for key in ids if key in among]
 
 
 @router.get("/families")
@@ -120,8 +150,11 @@ def job_trials(
     with context.reading() as session:
         visible(session, caller, job_id)
         found = jobs.trials(session, job_id, after=after, limit=limit + 1, task=task, failure=failure, sort=sort)
+        names = task_rows.names(session, {row.job_task_id for row in found if row.job_task_id is not None})
         total = jobs.count_trials(session, job_id, task=task, failure=failure, sort=sort)
-    items = [TrialBody.of(row, **trials.renamed(row)) for row in found[:limit]]
+    items = [
+        TrialBody.of(row, **trials.renamed(row), task_name=names.get(row.job_task_id or 0, "")) for row in found[:limit]
+    ]
     more = str(found[limit - 1].id) if len(found) > limit else None
     return Page(items=items, next_cursor=more, total=total)
 
@@ -185,6 +218,11 @@ class _Totals:
             int(tasks.trials.sum()),
         )
 
+    def is_tuned(self, task: JobTask) -> bool:
+        """Whether the task is as fast as its best schedule, not its default one."""
+        best = self.current[task.id]
+        return best is not None and best == task.best_seconds
+
     def share(self, task: JobTask) -> float | None:
         """The part of the model's latency that is a task's; None where there is none, or it is not in use."""
         best = self.current[task.id] if task.id in self.used else None
@@ -204,12 +242,12 @@ class _TaskContext:
     replaced: set[str]
 
     @classmethod
-    def read(cls, session: Session, job_id: str, tasks: Collection[int]) -> _TaskContext:
-        """A fixed number of queries."""
+    def read(cls, session: Session, job_id: str, tuned: Collection[int], others: Collection[int]) -> _TaskContext:
+        """A fixed number of queries: champions' records of tuned tasks, default schedules' of others."""
         return cls(
             _belief(session, job_id),
-            champion_rows.records_of_tasks(session, job_id, tasks),
-            task_rows.baselines(session, job_id, tasks),
+            champion_rows.records_of_tasks(session, job_id, tuned),
+            task_rows.baselines(session, job_id, others),
             task_rows.replaced_unmeasured(session, job_id),
         )
 
@@ -224,7 +262,7 @@ def _task(row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, around:
     task, workload, family = row
     best = totals.current[task.id]
     score = around.belief.get(str(task.id))
-    tuned = best is not None and best == task.best_seconds
+    tuned = totals.is_tuned(task)
     record = (around.champions if tuned else around.baselines).get(task.id)
     return TaskBody.of(
         task,

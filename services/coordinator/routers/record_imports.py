@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from db.models import RecordImport
 from db.queries import by_key, record_imports
 from db.transactions import record_import
+from services.coordinator.answer_headers import LOCATION
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.cursors import Limit, PlaceCursor, decode_time, encode_place
@@ -21,7 +22,7 @@ router = APIRouter(prefix="/v1/records", tags=["dataset"])
 FORM = form("A dataset file, as `POST /v1/records/export` answers.")
 
 
-@router.post("/import", status_code=202, openapi_extra=FORM)
+@router.post("/import", status_code=202, openapi_extra=FORM, responses={202: {"headers": LOCATION}})
 async def import_records(
     request: Request, response: Response, context: InContext, caller: InCaller
 ) -> RecordImportBody:

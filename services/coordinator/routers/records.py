@@ -14,6 +14,7 @@ from db.queries.dataset import Group, RecordFilter, RecordPart
 from db.queries.jobs import owner_of
 from db.queries.totals import total
 from services.coordinator import exports
+from services.coordinator.answer_headers import ATTACHMENT
 from services.coordinator.auth import Caller, InCaller
 from services.coordinator.context import InContext
 from services.coordinator.cursors import Limit, PlaceCursor, decode_number, decode_time, encode_place
@@ -60,7 +61,13 @@ def records_stats(context: InContext, caller: InCaller, query: Annotated[RecordQ
 @router.post(
     "/records/export",
     response_class=StreamingResponse,
-    responses={200: {"content": {PARQUET: {}, ZIP: {}}, "description": "A dataset file, as it is made, or a zip."}},
+    responses={
+        200: {
+            "content": {PARQUET: {}, ZIP: {}},
+            "description": "A dataset file, as it is made, or a zip.",
+            "headers": ATTACHMENT,
+        }
+    },
 )
 def export_records(context: InContext, caller: InCaller, request: RecordExport) -> Response:
     """Records of all jobs as a dataset file (Parquet), with all that rebuilds their schedules; or the best schedules as

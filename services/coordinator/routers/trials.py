@@ -12,6 +12,7 @@ from db.models import Listing
 from db.queries import listings
 from db.queries.listings import TrialParts
 from db.transactions import listings as requests
+from services.coordinator.answer_headers import RETRY_AFTER
 from services.coordinator.auth import Caller, InCaller
 from services.coordinator.context import Context, InContext
 from services.coordinator.cursors import MAX_ID
@@ -35,7 +36,12 @@ def show(context: InContext, caller: InCaller, job_id: str, trial_id: TrialId) -
     return _detail(parts, ran)
 
 
-@router.post("/program", status_code=202, name="request_program", responses={200: {"model": ProgramBody}})
+@router.post(
+    "/program",
+    status_code=202,
+    name="request_program",
+    responses={200: {"model": ProgramBody, "description": "It is there"}, 202: {"headers": RETRY_AFTER}},
+)
 def request_program(
     context: InContext, caller: InCaller, response: Response, job_id: str, trial_id: TrialId
 ) -> ProgramBody:

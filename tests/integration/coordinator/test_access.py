@@ -56,6 +56,7 @@ def example(method: str, path: str, it: Owned) -> Call:
         ("DELETE", "/v1/jobs/{job_id}"): Call(204, path={"job_id": it.finished}),
         ("POST", "/v1/records/export"): Call(json={"family": "matmul"}),
         ("POST", "/v1/records/import"): Call(202, files={"file": ("r.parquet", f"rows of {it.marks}".encode())}),
+        ("GET", "/docs/{name}"): Call(path={"name": "swagger-ui.css"}),
         ("POST", "/v1/keys"): Call(201, json={"owner": "somebody", "scopes": ["viewer"]}),
         ("DELETE", "/v1/keys/{key_id}"): Call(404, path={"key_id": "nobody"}),
         ("POST", "/v1/workers"): Call(201, json={"name": "w", "public_key": Signer.fresh().public_key}),

@@ -225,7 +225,10 @@ def test_openapi_lists_problems_and_routes(api: Api) -> None:
             refused = operation["responses"]["422"]["$ref"].rpartition("/")[2]
             assert "application/problem+json" in document["components"]["responses"][refused]["content"], path
     assert {"/v1/models", "/v1/jobs/{job_id}/events", "/v1/blobs/{sha}", "/livez"} <= set(document["paths"])
-    assert api.client.get("/docs").status_code == 200
+    page = api.client.get("/docs").text
+    files = re.findall(r'(?:src|href)="(/docs/[^"]+)"', page)
+    assert {len(api.client.get(file).content) > 1000 for file in files} == {True}
+    assert (len(files), re.findall("https?://", page)) == (2, []), "Swagger UI comes from no other host"
 
 
 def test_deleting_a_finished_job_keeps_its_records(both: Api) -> None:

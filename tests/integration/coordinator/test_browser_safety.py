@@ -29,7 +29,7 @@ PATHS = (
     "/readyz",
     "/metrics",
     "/docs",
-    "/docs/oauth2-redirect",
+    "/docs/swagger-ui.css",
     "/openapi.json",
     "/v1/jobs",
     "/v1/nothing",

@@ -207,21 +207,46 @@ def test_no_page_takes_more_statements_or_more_than_linear_work_for_more_tasks(t
         assert many.steps < 2 * (large / small) * few.steps + 2000, f"{route}: {few.steps} and {many.steps} steps"
 
 
-def test_every_task_is_on_one_page(both: Api) -> None:
-    LargeJob("job-0", 250, 250, JobState.SUCCEEDED).write(both.context.engine)
+def pages(api: Api, path: str, sizes: tuple[int, ...], **wanted: str) -> list[dict[str, Any]]:
+    """The items of a list that has pages of these sizes."""
     seen: list[dict[str, Any]] = []
     cursor: str | None = None
-    for size in (200, 50):
-        page = both.client.get("/v1/jobs/job-0/tasks", params={"cursor": cursor} if cursor else {}).json()
+    for size in sizes:
+        page = api.client.get(path, params={**wanted, **({"cursor": cursor} if cursor else {})}).json()
         assert len(page["items"]) == size
         seen, cursor = [*seen, *page["items"]], page["next_cursor"]
     assert cursor is None
+    return seen
+
+
+def test_every_task_is_on_one_page(both: Api) -> None:
+    LargeJob("job-0", 250, 250, JobState.SUCCEEDED).write(both.context.engine)
+    path = "/v1/jobs/job-0/tasks"
+    seen = pages(both, path, (200, 50))
     assert [task["name"] for task in seen] == [f"fused_conv2d_add_relu_{i}" for i in range(250)]
     assert sum(task["share"] or 0.0 for task in seen) == pytest.approx(1.0)
     families = both.client.get("/v1/jobs/job-0/families").json()["items"]
     assert sum(family["best_latency"] for family in families) == pytest.approx(
         both.client.get("/v1/jobs/job-0").json()["latency"]["current"]
     )
+    shares = sorted(((task["share"] or 0.0, -task["id"]) for task in seen), reverse=True)
+    largest = pages(both, path, (200, 50), sort="-share")
+    assert [(task["share"] or 0.0, -task["id"]) for task in largest] == shares
+    wanted = {task["id"] for task in seen if "relu_24" in task["name"]}
+    for sort in ("position", "-share"):
+        assert {task["id"] for task in pages(both, path, (6, 5), sort=sort, q="RELU_24", limit="6")} == wanted
+
+
+def test_the_newest_events_and_the_tasks_of_trials_are_told(both: Api) -> None:
+    LargeJob("job-0", 20, 60, JobState.SUCCEEDED).write(both.context.engine)
+    path = "/v1/jobs/job-0/events"
+    forward = [event["id"] for event in pages(both, path, (50, 10))]
+    assert [event["id"] for event in pages(both, path, (50, 10), sort="-id")] == forward[::-1]
+    newer = pages(both, path, (9,), sort="-id", after=str(forward[50]))
+    assert [event["id"] for event in newer] == forward[:50:-1]
+    names = {task["id"]: task["name"] for task in both.client.get("/v1/jobs/job-0/tasks").json()["items"]}
+    trials = both.client.get("/v1/jobs/job-0/trials").json()["items"]
+    assert [trial["task_name"] for trial in trials] == [names[trial["task"]] for trial in trials]
 
 
 def test_only_rounds_that_have_finished_since_are_read(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-ROW = {"id": 7, "task": 3, "batch": 1, "index": 0, "workload": "1", "sketch": "ab" * 32, "decisions": [[4, 64], 1]}
+ROW = {"id": 7, "task": 3, "task_name": "fused_matmul", "batch": 1, "index": 0, "workload": "1", "sketch": "ab" * 32}
 ROW |= {"latency": 0.002, "samples": [0.002], "interval": [0.0019, 0.0021], "failure": None, "message": ""}
 ROW |= {"build_seconds": 0.1, "run_seconds": 0.1, "device_seconds": 0.1, "stopped": None, "duplicate": False}
-ROW |= {"confirmation": None, "environment": {}, "created_at": "2026-01-01T00:00:00Z"}
+ROW |= {"decisions": [[4, 64], 1], "confirmation": None, "environment": {}, "created_at": "2026-01-01T00:00:00Z"}
 KNOBS = [
     {"name": "matmul.loop_0", "decision": [4, 64], "value": [4, 64], "about": "factors"},
     {"name": "unroll", "decision": 1, "value": 16, "about": "steps"},
 ]
-DETAIL = ROW | {"knobs": KNOBS, "task_name": "fused_matmul", "untuned_latency": 0.02, "best_latency": 0.001}
+DETAIL = ROW | {"knobs": KNOBS, "untuned_latency": 0.02, "best_latency": 0.001}
 DETAIL |= {"gflops": 33.5, "batch_size": 8, "predicted_place": 2, "measured_place": 1}
 DETAIL |= {"predicted_score": 0.71, "uncertainty": 0.042}
 

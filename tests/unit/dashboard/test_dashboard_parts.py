@@ -141,6 +141,17 @@ def test_a_task_without_results_has_dashes() -> None:
     assert (row["best_text"], row["speedup_text"], row["rate_text"], row["note"]) == ("–", "–", "–", "nothing to tune")
 
 
+def test_of_many_tasks_the_table_says_which_it_has() -> None:
+    said = [
+        job_parts.part_of_tasks(shown, 10_000, found=found) for shown, found in ((200, False), (7, True), (0, True))
+    ]
+    assert said == [
+        "The 200 with the largest share of the latency, of 10,000",
+        "7 of 10,000",
+        "None of 10,000 has this in its name",
+    ]
+
+
 def test_of_a_pair_the_table_says_which_is_used() -> None:
     direct = {"id": 3, "name": "t", "weight": 1, "trials": 9, "best_latency": 1e-3, "in_use": False}
     other = {**direct, "alternative_of": "w", "in_use": True}

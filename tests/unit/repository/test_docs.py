@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tools import reference
+from tools import reference, reference_rest
 from tunesmith.client import Client
 from tunesmith.errors import catalogue
 from tunesmith.event_kinds import EventKind
@@ -128,7 +128,7 @@ def test_commands_in_the_docs_exist(page: str, line: str) -> None:
 
 @functools.cache
 def routes() -> list[tuple[str, re.Pattern[str]]]:
-    paths = reference.openapi()["paths"]
+    paths = reference_rest.openapi()["paths"]
     return [
         (method.upper(), re.compile(re.sub(r"\{\w+\}", "[^/]+", path) + "$"))
         for path, operations in paths.items()

@@ -1,0 +1,80 @@
+"""Pages in a real browser that loads nothing from other hosts, and notes what a page should never do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from tools.browser import REMEDY, find
+from tunesmith.errors import MissingDependency
+
+ARGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
+]
+WAIT = 30_000.0
+"""Milliseconds in which a page answers, on a machine that is busy."""
+AWAY = ("net::ERR_", "WebSocket")
+"""Parts of what a browser says of a server that does not answer."""
+
+
+class Watched:
+    """A browser context that notes what it should never do.
+
+    Args:
+        browser: makes the context.
+        host: address of the only server that pages may ask.
+        options: options of the context, such as ``color_scheme``.
+    """
+
+    def __init__(self, browser: Browser, host: str, **options: Any) -> None:
+        self.context: BrowserContext = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+        self.context.set_default_timeout(WAIT)
+        self.complaints: list[str] = []
+        self.host = host
+        self.page: Page = self.opened()
+
+    def opened(self) -> Page:
+        """A further page, watched like the first."""
+        self.page = self.context.new_page()
+        self.page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
+        self.page.on("console", lambda line: line.type == "error" and self.complaints.append(f"console: {line.text}"))
+        self.page.on("request", lambda request: self._only(self.host, request.url))
+        return self.page
+
+    @contextmanager
+    def server_away(self) -> Iterator[None]:
+        """What the browser says of a server that does not answer is no complaint while the block runs."""
+        before = len(self.complaints)
+        yield
+        said = self.complaints[before:]
+        self.complaints[before:] = [each for each in said if not any(part in each for part in AWAY)]
+
+    def _only(self, host: str, url: str) -> None:
+        if not url.startswith((host, host.replace("http", "ws", 1), "data:", "blob:")):
+            self.complaints.append(f"off-host: {url}")
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    """A Chromium without a window, closed with the block.
+
+    Raises:
+        MissingDependency: there is none on this machine.
+    """
+    path = find()
+    if path is None:
+        raise MissingDependency(REMEDY, extra="bench")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=ARGS)
+        yield browser
+        browser.close()
