@@ -80,7 +80,7 @@ ROUTES = (
     "/v1/audit",
     "/v1/audit?owner=user-1",
 )
-SHOWN = """selectors => selectors.every(selector =>
+SHOWN = """selectors => performance.getEntriesByName('first-contentful-paint').length > 0 && selectors.every(selector =>
   [...document.querySelectorAll(selector)].some(element => element.getClientRects().length > 0))"""
 TIMES = """() => {
   const paint = performance.getEntriesByName('first-contentful-paint')[0];
