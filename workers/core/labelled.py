@@ -135,6 +135,17 @@ def _measured(found: Found, workload: MeasuredWorkload, blobs: BlobStore, unit: 
 
 
 def _spread(rows: Iterable[MeasuredCandidate]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Relative standard deviations of samples; 0 for a single one."""
-    out = [np.std(row.samples) / np.mean(row.samples) if len(row.samples) > 1 else 0.0 for row in rows]
-    return np.array(out, dtype=np.float64)
+    """Relative standard deviations of latencies, which are medians of samples; 0 for a single one.
+
+    That of a sample is estimated without the say of a disturbed one, from the median absolute deviation. A median of n
+    normal samples has √(π/2n) of it (Laplace, 1818).
+    """
+    return np.array([_of_median(np.asarray(row.samples)) for row in rows], dtype=np.float64)
+
+
+def _of_median(samples: np.ndarray[Any, Any]) -> float:
+    if len(samples) < 2:
+        return 0.0
+    median = np.median(samples)
+    of_one = 1.4826 * np.median(abs(samples - median)) / median
+    return float(np.sqrt(np.pi / (2 * len(samples))) * of_one)
