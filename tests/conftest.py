@@ -14,6 +14,7 @@ from collector import Collector
 from composites import Composites
 from databases import PostgresServer, postgres_server, sqlite_template
 from effort import THOROUGH
+from hypothesis import HealthCheck, settings
 from sqlalchemy import Engine
 from statements import share_statements
 
@@ -47,10 +48,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have what nearly all tests do over and over cost less."""
+    """Have what nearly all tests do over and over cost less, and properties judge no time and draw what they drew."""
     config.pluginmanager.register(Collector())
     config.pluginmanager.register(Composites())
     share_statements()
+    settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("steady")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

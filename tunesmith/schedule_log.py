@@ -69,7 +69,8 @@ def _of_file(path: Path) -> ScheduleLog:
     if len(keys) > 1:
         raise _mixed(path, "of models that were prepared differently", "job")
     records = [_record(entry) for entry in entries if entry["trace"] is not None]
-    kept = frozenset(str(entry["workload"]["hash"]) for entry in entries if entry["trace"] is None)
+    named = [entry.get("workload") or {} for entry in entries if entry["trace"] is None]
+    kept = frozenset(str(workload["hash"]) for workload in named if "hash" in workload)
     return ScheduleLog(_of_one_target(records, path), Preparation.parse(keys.pop()) if keys else PLAIN, kept)
 
 

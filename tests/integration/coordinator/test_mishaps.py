@@ -131,7 +131,7 @@ def test_a_task_that_never_runs_does_not_hide_the_latency_of_the_others(light: S
 
     light.finish(job_id, fail_one)
     body = jobs.show(light.context, ANYBODY, job_id)
-    tasks = job_tasks(light.context, ANYBODY, job_id, 200, None).items
+    tasks = job_tasks(light.context, ANYBODY, job_id).items
     assert [task.best_latency is None for task in tasks] == [True, False, False]
     assert body.state is JobState.SUCCEEDED
     assert body.progress.tasks_measured == 3

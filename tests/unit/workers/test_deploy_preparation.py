@@ -89,7 +89,7 @@ def test_compile_says_what_could_not_be_had(
         model: str, shapes: Any, library: Path, target: str | None, given: ScheduleLog
     ) -> commands_compile.Compiled:
         library.touch()
-        return commands_compile.Compiled(Target(TARGET), given.preparation.key, 1, [], "maps in blocks do not fit")
+        return commands_compile.Compiled(Target(TARGET), given.preparation.key, 1, [], (), "maps in blocks do not fit")
 
     monkeypatch.setattr(commands_compile, "_by_log", compiled)
     log.write_text(log.read_text().replace(EXACT.key, Preparation(blocked=True, bf16=True).key))
