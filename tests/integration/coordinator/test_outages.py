@@ -60,7 +60,10 @@ def requests(client: httpx2.Client) -> dict[str, httpx2.Response]:
         for method, route in item.items():
             name = f"{method.upper()} {path}"
             given = bodies.get(name, {"json": {}} if method in ("post", "patch") else {})
-            places = {each["name"]: each["schema"] for each in route.get("parameters", ()) if each["in"] == "path"}
+            asked = [each for each in route.get("parameters", ()) if each.get("required")]
+            places = {each["name"]: each["schema"] for each in asked if each["in"] == "path"}
+            query = {each["name"]: each["name"] for each in asked if each["in"] == "query"}
+            given = {**given, "params": query} if query else given
             filled = {place: 1 if schema.get("type") == "integer" else place for place, schema in places.items()}
             calls[name] = (method.upper(), path.format(**filled), given)
     with ThreadPoolExecutor(AT_ONCE) as threads:
