@@ -70,7 +70,7 @@ def tune(
         MissingDependency: no server and no embedded stack, because the server side is not installed.
         JobFailed: the job failed or was cancelled.
     """
-    key = key or os.environ.get("TUNESMITH_KEY")
+    key = key_in_reach(key)
     data = Path(data_dir or os.environ.get("TUNESMITH_DATA_DIR") or ".tunesmith")
     with TemporaryDirectory(prefix="tunesmith-tune-") as work:
         found, result = source(model, inputs, Path(work)), Path(work, "tuned")
@@ -96,6 +96,11 @@ def tune(
                 made.compile()
             display.job(job)
     return made
+
+
+def key_in_reach(key: str | None) -> str | None:
+    """The API key that is given, else that of ``TUNESMITH_KEY``, if any."""
+    return key or os.environ.get("TUNESMITH_KEY")
 
 
 def server_in_reach(server: str | None, key: str | None) -> str | None:

@@ -28,7 +28,7 @@ from tunesmith.sdk import exporting
 from tunesmith.sdk.calling import TENSOR
 from tunesmith.sdk.known import OfServer
 from tunesmith.sdk.library import Library
-from tunesmith.sdk.tuning import server_in_reach, tune
+from tunesmith.sdk.tuning import key_in_reach, server_in_reach, tune
 from tunesmith.targets import parse_target
 from tunesmith.torch.graphs import Exported, check_mode, export, freeze
 from tunesmith.unmeasured import Known, Source
@@ -51,7 +51,7 @@ class Settings:
     data_dir: str | Path = ".tunesmith"
 
     def checked(self) -> Settings:
-        """The settings; ``tune=False`` is None. Raises InvalidInput, UnknownTarget and UnknownPrecision."""
+        """With the key in reach; ``tune=False`` is None. Raises InvalidInput, UnknownTarget and UnknownPrecision."""
         parse_target(self.target)
         self.options.check_values()
         seconds = self.tune or None
@@ -61,7 +61,7 @@ class Settings:
                 field="tune",
                 value=self.tune,
             )
-        return replace(self, tune=seconds)
+        return replace(self, tune=seconds, key=key_in_reach(self.key))
 
     @property
     def options(self) -> JobOptions:
@@ -245,7 +245,7 @@ def backend(
         tune: seconds for which each graph is tuned behind the program, whose calls then use the result. By a server, or
             by an embedded stack where there is none.
         precision: ``float32``, ``bf16`` or ``int8``.
-        key: API key, where the server asks for one.
+        key: API key, where the server asks for one (default: ``TUNESMITH_KEY``).
         data_dir: folder where an embedded stack keeps what it learns.
 
     Raises:

@@ -13,6 +13,7 @@ from tunesmith.client import Client
 from tunesmith.errors import InvalidInput, NotFound
 from tunesmith.preparation import Preparation
 from tunesmith.sdk.known import Knowledge, OfLog, OfServer
+from tunesmith.sdk.tuning import key_in_reach
 from tunesmith.unmeasured import Known
 from workers import in_process
 
@@ -197,8 +198,8 @@ def _refuse(*_: Any) -> None:
 
 def _knowledge(source: str | os.PathLike[str], target: str | Mapping[str, Any], key: str | None) -> Knowledge:
     if isinstance(source, str) and ADDRESS.match(source) and not os.path.exists(source):
-        key = key or os.environ.get("TUNESMITH_KEY")
-        return OfServer(source, lambda: Client(source, key), target)
+        known = key_in_reach(key)
+        return OfServer(source, lambda: Client(source, known), target)
     log = OfLog(source)
     module = log.path / MODULE
     if module.is_file():

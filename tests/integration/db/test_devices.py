@@ -14,6 +14,15 @@ from tunesmith.messages import Calibration, DeviceReport
 from tunesmith.types import DeviceHealth
 
 pytestmark = pytest.mark.parallel
+FOUND = Calibration(
+    peak_flops=1e11,
+    bandwidth=1e10,
+    noise_floor=0.02,
+    reference_seconds=1e-3,
+    latest_seconds=1e-3,
+    measured_at="",
+    drift=1.0,
+)
 
 
 def test_short_names_mean_real_devices(sessions: Sessions) -> None:
@@ -57,16 +66,7 @@ def test_devices_come_and_go(sessions: Sessions) -> None:
 
 def test_the_calibration_of_a_class_is_that_of_its_real_device_seen_last(sessions: Sessions) -> None:
     now = utcnow()
-    found = Calibration(
-        peak_flops=1e11,
-        bandwidth=1e10,
-        noise_floor=0.02,
-        reference_seconds=1e-3,
-        latest_seconds=1e-3,
-        measured_at="",
-        drift=1.0,
-        cache_sizes=(32768,),
-    )
+    found = FOUND.model_copy(update={"cache_sizes": (32768,)})
     reports = [("old", 2e11, False), ("new", 3e11, False), ("simulated", 4e11, True), ("other", 5e11, False)]
     with sessions.begin() as session:
         assert devices.calibration(session, "llvm-x-2") is None
@@ -93,15 +93,6 @@ def test_the_calibration_of_a_class_is_that_of_its_real_device_seen_last(session
 
 def test_a_device_has_a_history_of_noise_drift_and_use(sessions: Sessions) -> None:
     begin = device_times.step_of(utcnow())
-    found = Calibration(
-        peak_flops=1e11,
-        bandwidth=1e10,
-        noise_floor=0.02,
-        reference_seconds=1e-3,
-        latest_seconds=1e-3,
-        measured_at="",
-        drift=1.0,
-    )
     report = DeviceReport(worker="w", name="h/cpu", host="h", device_classes=["llvm-x-2"], target={}, cores=2)
 
     def told(seconds: float, **values: object) -> None:
@@ -110,10 +101,10 @@ def test_a_device_has_a_history_of_noise_drift_and_use(sessions: Sessions) -> No
             device_reports.store(session, report.model_copy(update=values), 100.0, now)
 
     told(10, busy=True)
-    told(70, busy=False, calibration=found)  # sixty seconds of work
-    told(100, busy=True, calibration=found.model_copy(update={"noise_floor": 0.05}))  # thirty without
+    told(70, busy=False, calibration=FOUND)  # sixty seconds of work
+    told(100, busy=True, calibration=FOUND.model_copy(update={"noise_floor": 0.05}))  # thirty without
     told(1000, busy=False)  # it was away: nobody knows what it did
-    told(1060, health=DeviceHealth.DRIFTING, calibration=found.model_copy(update={"drift": 1.4}))
+    told(1060, health=DeviceHealth.DRIFTING, calibration=FOUND.model_copy(update={"drift": 1.4}))
     with sessions() as session:
         first, second = device_times.of_device(session, "h/cpu", begin - dt.timedelta(seconds=1))
         assert (first.start, first.seen, first.busy) == (begin, 90.0, 60.0)

@@ -161,3 +161,9 @@ def test_pytorch_finds_the_backend_by_its_name_and_passes_its_options() -> None:
 def test_options_are_checked(options: dict[str, Any], error: type[TunesmithError], words: str) -> None:
     with pytest.raises(error, match=words):
         tunesmith.torch.backend(**options)
+
+
+def test_the_key_is_that_of_the_environment_unless_one_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNESMITH_KEY", "of the environment")
+    assert tunesmith.torch.backend().settings.key == "of the environment"
+    assert tunesmith.torch.backend(key="given").settings.key == "given"
