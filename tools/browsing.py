@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 from tools.browser import REMEDY, find
 from tunesmith.errors import MissingDependency
@@ -47,9 +47,13 @@ class Watched:
         """A further page, watched like the first."""
         self.page = self.context.new_page()
         self.page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
-        self.page.on("console", lambda line: line.type == "error" and self.complaints.append(f"console: {line.text}"))
+        self.page.on("console", self._said)
         self.page.on("request", lambda request: self._only(self.host, request.url))
         return self.page
+
+    def _said(self, line: ConsoleMessage) -> None:
+        if line.type == "error":
+            self.complaints.append(f"console: {line.text}")
 
     @contextmanager
     def server_away(self) -> Iterator[None]:

@@ -22,6 +22,7 @@ class NarrowType:
         bytes: bytes of an element.
         speed: multiply-adds of the CPU's instruction for them, for each one of float32.
         features: LLVM's names of what brings that instruction, by the bytes of a register; one of them is enough.
+        tiles: LLVM's names of what brings a matrix unit for them: all of them are needed.
         products: how the names of families of their products end.
         otherwise: how a CPU without it computes.
         rounded: float32 is rounded to them. Else a quantised model has them, which other runtimes compute alike.
@@ -32,6 +33,7 @@ class NarrowType:
     bytes: int
     speed: float
     features: Mapping[int, tuple[str, ...]]
+    tiles: tuple[str, ...]
     products: str
     otherwise: str
     rounded: bool
@@ -40,7 +42,15 @@ class NarrowType:
 NARROW: Final[Mapping[str, NarrowType]] = MappingProxyType(
     {
         BF16: NarrowType(
-            "bfloat16", "uint16", 2, 2.0, {64: ("avx512bf16",)}, "_pairs", "float32 on 16-bit storage", rounded=True
+            "bfloat16",
+            "uint16",
+            2,
+            2.0,
+            {64: ("avx512bf16",)},
+            ("amx-tile", "amx-bf16"),
+            "_pairs",
+            "float32 on 16-bit storage",
+            rounded=True,
         ),
         INT8: NarrowType(
             "int8",
@@ -48,6 +58,7 @@ NARROW: Final[Mapping[str, NarrowType]] = MappingProxyType(
             1,
             4.0,
             {64: ("avx512vnni",), 32: ("avxvnni",)},
+            ("amx-tile", "amx-int8"),
             "_quads",
             "products of 16 or 32 bits",
             rounded=False,
@@ -57,6 +68,16 @@ NARROW: Final[Mapping[str, NarrowType]] = MappingProxyType(
 """By the precision of a job that computes with them."""
 ROUNDED: Final = tuple(precision for precision, each in NARROW.items() if each.rounded)
 """Precisions that any model can be computed in."""
+FLAGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        feature: {"avxvnni": "avx_vnni", "avx512bf16": "avx512_bf16", "avx512vnni": "avx512_vnni"}.get(
+            feature, feature.replace("-", "_")
+        )
+        for each in NARROW.values()
+        for feature in (*(name for names in each.features.values() for name in names), *each.tiles)
+    }
+)
+"""Linux's words for what LLVM calls features, of all that brings instructions for narrow types."""
 
 
 def precision_of(numbers: str) -> str:

@@ -10,12 +10,13 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 from tunesmith import strict_json
+from tunesmith.arithmetic import FLAGS
 from tunesmith.errors import InvalidInput, TargetUnavailable, UnknownTarget
 
 MAX_CORES = 4096
@@ -48,14 +49,30 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", text.lower()).strip("-")
 
 
-def cpu_class(mcpu: str, cores: int) -> str:
-    """The device class of ``cores`` cores of a CPU."""
-    return f"llvm-{slug(mcpu)}-{cores}"
+def cpu_class(mcpu: str, cores: int, features: Iterable[str] = ()) -> str:
+    """The device class of ``cores`` cores of a CPU.
+
+    Args:
+        features: LLVM's names of what it can do beyond what ``mcpu`` says; those count that kernels ask for.
+    """
+    return "-".join(("llvm", slug(mcpu), *map(slug, sorted(FLAGS.keys() & set(features))), str(cores)))
 
 
-def local_cpu_classes(mcpu: str, cores: int) -> tuple[str, ...]:
+def cpu_of_class(name: str) -> dict[str, Any] | None:
+    """Inverse of :func:`cpu_class`, as target JSON, where a slug tells the processor's name; None for other classes."""
+    mcpu, _, cores = name.removeprefix("llvm-").rpartition("-")
+    if not name.startswith("llvm-") or not cores.isdigit():
+        return None
+    features = []
+    while found := next((each for each in FLAGS if mcpu.endswith(f"-{slug(each)}")), None):
+        features.append(f"+{found}")
+        mcpu = mcpu.removesuffix(f"-{slug(found)}")
+    return {"kind": "llvm", "mcpu": mcpu, "num-cores": int(cores)} | ({"mattr": features[::-1]} if features else {})
+
+
+def local_cpu_classes(mcpu: str, cores: int, features: Iterable[str] = ()) -> tuple[str, ...]:
     """The classes that a host with ``cores`` cores serves: 1 to ``cores`` of them."""
-    return tuple(cpu_class(mcpu, n) for n in range(1, cores + 1))
+    return tuple(cpu_class(mcpu, n, features) for n in range(1, cores + 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +101,11 @@ class Target:
         return str(self.json.get("mtriple", ""))
 
     @property
+    def features(self) -> tuple[str, ...]:
+        """What ``mattr`` adds to a CPU."""
+        return tuple(each[1:] for each in self.json.get("mattr", ()) if each.startswith("+"))
+
+    @property
     def num_cores(self) -> int:
         """Cores of a CPU; 1 for anything else."""
         return int(self.json.get("num-cores", 1)) if self.kind == "llvm" else 1
@@ -100,9 +122,9 @@ class Target:
 
     @property
     def device_class(self) -> str:
-        """The class of devices that can run it: ``llvm-<mcpu>-<cores>``, a tag's slug, or ``cuda-<arch>``."""
+        """The class of devices that can run it: :func:`cpu_class`, a tag's slug, or ``cuda-<arch>``."""
         if self.kind == "llvm" and "mcpu" in self.json:
-            return cpu_class(self.json["mcpu"], self.num_cores)
+            return cpu_class(self.json["mcpu"], self.num_cores, self.features)
         if self.kind == "llvm":
             return f"{slug(self.tag or 'llvm')}-{self.num_cores}"
         return slug(self.tag) if self.tag else f"{slug(self.kind)}-{slug(str(self.json.get('arch', 'any')))}"

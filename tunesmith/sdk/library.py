@@ -12,7 +12,9 @@ import numpy as np
 
 from tunesmith.answers.models import TensorBody
 from tunesmith.errors import InvalidInput, MissingDependency, TargetUnavailable
+from tunesmith.host import cpu_features
 from tunesmith.sdk.sources import is_a
+from tunesmith.targets import Target
 
 THREADS = "TVM_NUM_THREADS"
 ALIGNMENT = 64
@@ -104,11 +106,13 @@ def _check_cpu(tvm: Any, target: Mapping[str, Any]) -> None:
             value=target.get("kind"),
         )
     host = tvm.target.codegen.llvm_get_system_cpu()
-    if target.get("mcpu") in (None, host):
+    if target.get("mcpu") in (None, host) and not target.get("mattr"):
         return
     features = tvm.target.codegen.llvm_get_cpu_features
-    wanted = set(features(tvm.target.Target({"kind": "llvm", "mcpu": target["mcpu"]})))
-    lacking = sorted(map(str, wanted - set(features(tvm.target.Target({"kind": "llvm", "mcpu": host})))))
+    wanted = set(features(tvm.target.Target({"kind": "llvm", "mcpu": target.get("mcpu", host)})))
+    wanted |= set(Target(target).features)
+    has = set(features(tvm.target.Target({"kind": "llvm", "mcpu": host}))) | set(cpu_features())
+    lacking = sorted(map(str, wanted - has))
     if lacking:
         raise TargetUnavailable(
             f"the model was tuned for {target['mcpu']}, and this CPU, {host}, lacks {', '.join(lacking[:5])}: save it, "

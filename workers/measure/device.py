@@ -11,7 +11,7 @@ from tunesmith.client import Client
 from tunesmith.errors import InvalidInput
 from tunesmith.resources import process_name
 from tunesmith.signing import ensure_key, has_key, not_enrolled
-from tunesmith.targets import Target, local_cpu_classes, parse_target, slug, tags
+from tunesmith.targets import Target, cpu_of_class, local_cpu_classes, parse_target, slug, tags
 from workers.settings import MEASURE, Settings
 from workers.tvm_backend.build.cuda_compiler import require_compiler
 from workers.tvm_backend.host import Host
@@ -64,7 +64,7 @@ def device_key(settings: Settings) -> str:
 
 def served_classes(settings: Settings, host: Host) -> tuple[str, ...]:
     """Device classes: those of the settings, those named as queues, else this CPU with one to all of its cores."""
-    return _named_classes(settings) or local_cpu_classes(host.mcpu, host.cores)
+    return _named_classes(settings) or local_cpu_classes(host.mcpu, host.cores, host.features)
 
 
 def _named_classes(settings: Settings) -> tuple[str, ...]:
@@ -116,15 +116,16 @@ def target_of(classes: Sequence[str], host: Host) -> dict[str, Any]:
     Raises:
         InvalidInput: a class is neither this CPU's, nor a tag's, nor ``cuda-<arch>``.
     """
-    if set(classes) <= set(local_cpu_classes(host.mcpu, host.cores)):
+    own = local_cpu_classes(host.mcpu, host.cores, host.features)
+    if set(classes) <= set(own):
         return host.target
     name = classes[0]
     found = _known_target(name)
     if found is not None:
         return found
     raise InvalidInput(
-        f"device class {name!r} is neither this host's ({', '.join(local_cpu_classes(host.mcpu, host.cores))}), nor "
-        "the slug of a TVM tag such as nvidia-nvidia-h100, nor cuda-<arch>, nor llvm-<mcpu>-<cores>",
+        f"device class {name!r} is neither this host's ({', '.join(own)}), nor the slug of "
+        "a TVM tag such as nvidia-nvidia-h100, nor cuda-<arch>, nor llvm-<mcpu>-<cores>",
         field="device_classes",
         value=name,
     )
@@ -138,7 +139,4 @@ def _known_target(name: str) -> dict[str, Any] | None:
             return target.to_json() if target is not None else None
     if name.startswith("cuda-"):
         return Target({"kind": "cuda", "arch": name.removeprefix("cuda-")}).to_json()
-    if name.startswith("llvm-") and name.rpartition("-")[2].isdigit():
-        mcpu, _, cores = name.removeprefix("llvm-").rpartition("-")
-        return {"kind": "llvm", "mcpu": mcpu, "num-cores": int(cores)}
-    return None
+    return cpu_of_class(name)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+
+from tunesmith.host import cpu_flags
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,3 @@ def readers(source: str, flags: frozenset[str] | None = None) -> list[Runtime]:
     """
     shorter = bool(SHORT_FLOATS & (cpu_flags() if flags is None else flags))
     return [each for each in RUNTIMES if each.reads == source and (each.precision == "model" or shorter)]
-
-
-def cpu_flags() -> frozenset[str]:
-    """What the kernel says that this host's CPU can do; nothing where it does not say."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name.strip() in ("flags", "Features"):
-                return frozenset(value.split())
-    return frozenset()

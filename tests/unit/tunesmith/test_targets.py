@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tvm.target import Target as TVMTarget
 
 from tunesmith.errors import UnknownTarget
-from tunesmith.targets import Target, cpu_class, local_cpu_classes, parse_target, tags
+from tunesmith.targets import Target, cpu_class, cpu_of_class, local_cpu_classes, parse_target, tags
 
 ROOT = Path(__file__).parents[3]
 
@@ -167,3 +167,15 @@ def test_a_host_serves_every_number_of_cores_up_to_its_own() -> None:
         {"num-cores": 3, "mcpu": "znver5", "kind": "llvm"}
     )
     assert cpu_class("znver5", 3) in local_cpu_classes("znver5", 8)
+
+
+def test_what_a_processor_can_do_beyond_its_name_is_part_of_its_class() -> None:
+    target = Target(
+        {"kind": "llvm", "mcpu": "rocketlake", "mattr": ["+amx-tile", "+avx512bf16", "-fma"], "num-cores": 2}
+    )
+    assert target.device_class == "llvm-rocketlake-amx-tile-avx512bf16-2"
+    assert cpu_of_class(target.device_class) == target.to_json() | {"mattr": ["+amx-tile", "+avx512bf16"]}
+    assert cpu_of_class("llvm-znver5-3") == {"kind": "llvm", "mcpu": "znver5", "num-cores": 3}
+    assert cpu_of_class("cuda-sm_90a") is None
+    # What no kernel asks for makes no class of its own: a device without it runs the same code.
+    assert Target(target.to_json() | {"mattr": ["+avx2"]}).device_class == "llvm-rocketlake-2"

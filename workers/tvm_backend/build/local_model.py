@@ -120,7 +120,7 @@ def local_target(spec: str) -> Target:
             "name the GPU by its tag, such as nvidia/nvidia-h100, or by target JSON", field="target", value=spec
         )
     host = describe()
-    return Target({"kind": "llvm", "mcpu": host.mcpu, "num-cores": parsed.cores or host.cores})
+    return Target(host.target | {"num-cores": parsed.cores or host.cores})
 
 
 def target_of(records: list[DatabaseRecord]) -> Target | None:

@@ -116,7 +116,7 @@ def run(made: Prepared, inputs: Sequence[Outputs]) -> list[Outputs]:
 
     mod = tir.load_module(made.module)
     quick = {var: _quicker(function) for var, function in mod.functions.items()}
-    target = tvm.target.Target({"kind": "llvm", "mcpu": host.describe().mcpu})
+    target = tvm.target.Target(host.describe().target)
     machine = relax.VirtualMachine(tvm.compile(tvm.IRModule(quick, attrs=mod.attrs), target=target), tvm.cpu())
     params = [tvm.runtime.tensor(array) for array in made.params.values()]
     return [_flat(machine["main"](*map(tvm.runtime.tensor, arrays), *params)) for arrays in inputs]
