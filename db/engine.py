@@ -23,6 +23,8 @@ from db.revision import QUERY, check_not_later, known
 
 BUSY_TIMEOUT = 30.0
 """Seconds that a SQLite writer waits for another."""
+CACHE_KIB = 16 * 1024
+"""Pages that each SQLite connection keeps; SQLite's own 2 MiB do not hold the tasks of a large job."""
 READ_ONLY = "tunesmith_read_only"
 CONNECT_OPTIONS = {"connect_timeout": 5, "keepalives_idle": 15, "keepalives_interval": 5, "keepalives_count": 3}
 """Seconds after which PostgreSQL counts as away where nothing answers; the URL's own parameters take precedence."""
@@ -97,6 +99,7 @@ def _configure_sqlite(engine: Engine, foreign_keys: bool, patience: float) -> No
         connection.execute(f"PRAGMA busy_timeout = {int(patience * 1000)}")
         _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA foreign_keys = {'ON' if foreign_keys else 'OFF'}")
 
     @event.listens_for(engine, "begin")

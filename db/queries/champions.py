@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, load_only
 
 from db.models import Event, Job, JobTask, Record, Schedule, TargetRow, WorkloadRow
 from db.queries import models
@@ -171,7 +171,8 @@ def relatives(session: Session, workload: str, most: int = 16) -> Iterator[tuple
 
 
 def records_of_tasks(session: Session, job_id: str, tasks: Collection[int]) -> dict[int, Record]:
-    """Records of the best candidates of some of a job's tasks, by task."""
+    """Records of the best candidates of some of a job's tasks, by task, with what their intervals and checks need."""
     query: Any = sa.select(JobTask.id, Record).join(Record, JobTask.best_record_id == Record.id)
-    found = session.execute(query.where(JobTask.job_id == job_id, JobTask.id.in_(tasks)))
+    needed = load_only(Record.samples, Record.confirmation, Record.environment)
+    found = session.execute(query.where(JobTask.job_id == job_id, JobTask.id.in_(tasks)).options(needed))
     return {task: record for task, record in found}  # noqa: C416  (rows are no pairs to mypy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -243,24 +243,3 @@ def summary(session: Session, wanted: RecordFilter) -> Summary:
 def _counts(session: Session, column: Any, where: Sequence[sa.ColumnElement[bool]]) -> dict[str, int]:
     query = sa.select(column, sa.func.count()).where(*where).group_by(column).order_by(column)
     return {str(value): number for value, number in session.execute(query) if value}
-
-
-class Group(NamedTuple):
-    """Records of a workload on one target in one precision: how many there are, and how many of them failed."""
-
-    workload: str
-    target: str
-    device_class: str
-    precision: str
-    records: int
-    failures: int
-
-
-def groups(session: Session, hashes: Collection[str]) -> list[Group]:
-    """Records of workloads by target and precision; those of simulated devices do not count."""
-    of = (Record.workload_hash, Record.target_hash, Record.precision)
-    numbers: tuple[Any, ...] = (sa.func.count(), sa.func.count(Record.failure))
-    query = sa.select(*of, *numbers).where(Record.workload_hash.in_(hashes), Record.simulated.is_(False))
-    found = session.execute(query.group_by(*of).order_by(*of)).all()
-    named = {row.hash: row.device_class for row in session.execute(sa.select(TargetRow.hash, TargetRow.device_class))}
-    return [Group(workload, target, named[target], *rest) for workload, target, *rest in found]

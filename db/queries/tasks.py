@@ -54,14 +54,14 @@ def tasks(
     # The page's ids come first: else all tasks of the job are joined, whole, before they are put in order.
     page = page.order_by(JobTask.position, JobTask.id).limit(limit)
     whole = limit is None and after is None and not text
-    query = _rows().where(JobTask.job_id == job_id if whole else JobTask.id.in_(page))
+    query = (_rows() if limit is None else _brief()).where(JobTask.job_id == job_id if whole else JobTask.id.in_(page))
     found = session.execute(query.order_by(JobTask.position, JobTask.id))
     return [(task, workload, family) for task, workload, family in found]
 
 
 def of_ids(session: Session, ids: Sequence[int]) -> Sequence[TaskRow]:
     """The tasks with these ids, in their order."""
-    rows = session.execute(_rows().where(JobTask.id.in_(ids)))
+    rows = session.execute(_brief().where(JobTask.id.in_(ids)))
     found: dict[int, TaskRow] = {task.id: (task, workload, family) for task, workload, family in rows}
     return [found[key] for key in ids if key in found]
 
@@ -86,6 +86,11 @@ def _rows() -> sa.Select[Any]:
         .outerjoin(Family, JobTask.family_id == Family.id)
         .options(defer(JobTask.searcher_state), defer(JobTask.sketches))
     )
+
+
+def _brief() -> sa.Select[Any]:
+    """Without the arguments of the workloads, which pages do not show: to parse them takes as long as the rest."""
+    return _rows().options(defer(WorkloadRow.args))
 
 
 def baselines(session: Session, job_id: str, tasks: Collection[int] | None = None) -> dict[int, Record]:

@@ -14,8 +14,9 @@ from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
 from db.engine import Sessions, transact
-from db.queries.trial_counts import TrialCounts
+from db.queries.trial_counts import TrialCounts, WorkloadCounts
 from services.coordinator.broker import Publisher
+from services.coordinator.ended import EndedJobs
 from services.coordinator.metrics import Metrics
 from services.coordinator.probes import Probes
 from services.coordinator.rates import KeyRates
@@ -51,6 +52,8 @@ class Context:
     histories: Histories = field(default_factory=Histories)
     streams: Streams = field(default_factory=Streams)
     trials: TrialCounts = field(default_factory=TrialCounts)
+    workloads: WorkloadCounts = field(default_factory=WorkloadCounts)
+    ended: EndedJobs = field(default_factory=EndedJobs)
     wake: threading.Event = field(default_factory=threading.Event)
     _turns: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_WRITES))
 

@@ -58,7 +58,7 @@ def job_tasks(
     after = None if at is None else (at[0], decode_number(at[1], 0))
     with context.reading() as session:
         visible(session, caller, job_id)
-        every = next((found for _, found in columns(session, [job_id])), None)
+        every = context.ended.tasks.of(session, [job_id], lambda _: dict(columns(session, [job_id]))).get(job_id)
         start = after[0] if after is not None and sort == "-share" else 0
         if sort == "-share":
             among = task_rows.named(session, job_id, q) if q else None

@@ -10,9 +10,10 @@ from sqlalchemy.orm import Session
 
 from db.models import WorkloadRow
 from db.queries import by_key, champions, dataset, record_imports
-from db.queries.dataset import Group, RecordFilter, RecordPart
+from db.queries.dataset import RecordFilter, RecordPart
 from db.queries.jobs import owner_of
 from db.queries.totals import total
+from db.queries.trial_counts import Group
 from services.coordinator import exports
 from services.coordinator.answer_headers import ATTACHMENT
 from services.coordinator.auth import Caller, InCaller
@@ -143,7 +144,7 @@ def list_workloads(
     with context.reading() as session:
         wanted = dataset.measured_workloads(session, family=family, target=target, text=q)
         rows = dataset.workloads(session, wanted, before=before, limit=limit + 1)
-        counts = dataset.groups(session, [row.hash for row in rows[:limit]])
+        counts = context.workloads.of(session, [row.hash for row in rows[:limit]])
         count = total(session, wanted)
     more = encode_place(rows[limit - 1].created_at, rows[limit - 1].hash) if len(rows) > limit else None
     items = [WorkloadBody.of(row, **_about(row, counts)) for row in rows[:limit]]
@@ -159,7 +160,7 @@ def show_workload(
         row = by_key.find(session, WorkloadRow, workload)
         if row is None or not dataset.has_records(session, workload):
             raise NotFound(f"no record of a workload {workload} is known", field="hash", value=workload)
-        counts = dataset.groups(session, [workload])
+        counts = context.workloads.of(session, [workload])
         best = champions.measured(session, workload)
         return WorkloadDetail.of(
             row,

@@ -9,13 +9,16 @@ from operator import attrgetter
 from typing import Annotated
 
 from fastapi import Query
+from sqlalchemy.orm import Session
 
+from db.models import Job
 from db.queries import jobs
 from db.queries import sums as sum_rows
 from db.queries.task_columns import detailed
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
 from services.coordinator.curve import MAX_POINTS, Places, best_so_far, sampled, without_round
+from services.coordinator.scheduling.history import Histories
 from services.coordinator.usecases.jobs import visible
 from tunesmith.answers.curves import CurveBody, CurvePoint
 
@@ -31,11 +34,17 @@ def curve(
     """
     with context.reading() as session:
         job = visible(session, caller, job_id)
-        tasks = detailed(session, job_id)
-        sums = sum_rows.of_columns(session, job_id, tasks)
-        if sums.unknown or sums.untuned is None:
-            return CurveBody(untuned=None, tasks=sums.tunable, tasks_measured=sums.measured, points=[])
-        steps = [*context.histories.of(session, job_id).rounds, *jobs.adoptions(session, job_id)]
+        if points != MAX_POINTS:
+            return _curve(context.histories, session, job, points)
+        return context.ended.curves.one(session, job_id, lambda: _curve(context.histories, session, job, points))
+
+
+def _curve(histories: Histories, session: Session, job: Job, points: int) -> CurveBody:
+    tasks = detailed(session, job.id)
+    sums = sum_rows.of_columns(session, job.id, tasks)
+    if sums.unknown or sums.untuned is None:
+        return CurveBody(untuned=None, tasks=sums.tunable, tasks_measured=sums.measured, points=[])
+    steps = [*histories.of(session, job.id).rounds, *jobs.adoptions(session, job.id)]
     initial, left = Places.of_columns(tasks, tasks.tunable), tasks.left()
     steps.sort(key=attrgetter("known_at"))
     values = list(best_so_far(initial, chain(left, map(attrgetter("task", "best"), steps))))

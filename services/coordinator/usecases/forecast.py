@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Evaluation, Job
@@ -14,7 +15,7 @@ from db.queries.task_columns import DetailedColumns, detailed, family_names
 from services.coordinator import reference
 from services.coordinator.auth import InCaller
 from services.coordinator.context import InContext
-from services.coordinator.scheduling.history import History
+from services.coordinator.scheduling.history import Histories, History
 from services.coordinator.scheduling.snapshot import learning_curve
 from services.coordinator.usecases.describe import elapsed, eta
 from services.coordinator.usecases.jobs import visible
@@ -32,12 +33,16 @@ MAX_ROUNDS = 1 << 14
 def forecast(context: InContext, caller: InCaller, job_id: str) -> ForecastBody:
     """Forecast a running job. A finished job gets what it came to."""
     with context.reading() as session:
-        now = clock.now(session)
         job = visible(session, caller, job_id)
-        tasks = detailed(session, job_id)
-        families = family_names(session, job_id, tasks)
-        history = context.histories.of(session, job_id)
-        evaluation = scheduling.evaluation_of(session, job_id)
+        return context.ended.forecasts.one(session, job_id, lambda: _forecast(context.histories, session, job))
+
+
+def _forecast(histories: Histories, session: Session, job: Job) -> ForecastBody:
+    now = clock.now(session)
+    tasks = detailed(session, job.id)
+    families = family_names(session, job.id, tasks)
+    history = histories.of(session, job.id)
+    evaluation = scheduling.evaluation_of(session, job.id)
     trials = int(tasks.trials.sum())
     seconds = eta(job, trials, elapsed(job, now), now)
     rounds = _rounds_left(job, trials, len(history.rounds), seconds, elapsed(job, now))

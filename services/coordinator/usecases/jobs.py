@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
@@ -49,7 +50,7 @@ def visible_task(session: Session, caller: Caller, job_id: str, task_id: int) ->
 def show(context: InContext, caller: InCaller, job_id: str) -> JobBody:
     """One job. Raises NotFound."""
     with context.reading() as session:
-        return _one(context, session, visible(session, caller, job_id))
+        return _read(context, session, [visible(session, caller, job_id).id])[0]
 
 
 def page(
@@ -83,7 +84,7 @@ def page(
             assert last is not None
             place = last.created_at if column == "created_at" else last.priority - MIN_PRIORITY
             more = encode_place(place, last.id)
-        items = describe(session, ids[:limit], context.settings.device_timeout)
+        items = _read(context, session, ids[:limit])
         return Page(items=items, next_cursor=more, total=total(session, wanted.ids()))
 
 
@@ -190,6 +191,16 @@ def delete(context: InContext, caller: InCaller, job_id: str) -> None:
         job_requests.delete(session, job)
 
     context.write(work)
+
+
+def _read(context: Context, session: Session, job_ids: Sequence[str]) -> list[JobBody]:
+    """Jobs in the order of ``job_ids``, in a session that only reads."""
+
+    def find(missing: list[str]) -> dict[str, JobBody]:
+        return {body.id: body for body in describe(session, missing, context.settings.device_timeout)}
+
+    found = context.ended.bodies.of(session, job_ids, find)
+    return [found[key] for key in job_ids if key in found]
 
 
 def _one(context: Context, session: Session, job: Job) -> JobBody:

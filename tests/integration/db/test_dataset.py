@@ -17,6 +17,7 @@ from db.models import Record, TargetRow, WorkloadRow
 from db.queries import dataset, exchange, record_imports
 from db.queries.dataset import ANY_FAILURE, VALID, RecordFilter
 from db.queries.totals import total
+from db.queries.trial_counts import WorkloadCounts
 from db.transactions import record_import
 from db.transactions.record_import import Claim
 from tunesmith.dataset.rows import About, digest
@@ -161,7 +162,7 @@ def test_workloads_are_those_with_records(sessions: Sessions) -> None:
         assert [row.hash for row in rest] == [found[1].hash]
         for changed, hashes in (({"family": "conv2d"}, ["w2"]), ({"text": "W1"}, ["w1"]), ({"target": "nowhere"}, [])):
             assert [row.hash for row in listed(**changed)] == hashes
-        groups = dataset.groups(session, ["w1"])
+        groups = WorkloadCounts(unsettled=2).of(session, ["w1"])
         assert [(group.device_class, group.precision, group.records, group.failures) for group in groups] == [
             ("llvm-x-2", "float32", 2, 0),
             ("llvm-pi-4", "bf16", 1, 0),
