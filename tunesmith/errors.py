@@ -98,6 +98,26 @@ class InvalidOperator(InvalidInput, code="invalid_operator"):
     """An operator spec that does not parse."""
 
 
+class InvalidProposal(InvalidInput, code="invalid_proposal"):
+    """A proposed candidate that is malformed; subclasses say why."""
+
+
+class UnknownSketch(InvalidProposal, code="unknown_sketch"):
+    """The task's design space has no such sketch."""
+
+
+class UnknownKnob(InvalidProposal, code="unknown_knob"):
+    """The sketch has no knob of that name."""
+
+
+class MissingKnob(InvalidProposal, code="missing_knob"):
+    """A proposed candidate says nothing of one of its sketch's knobs."""
+
+
+class KnobOutOfRange(InvalidProposal, code="knob_out_of_range", title="Knob outside its range"):
+    """The value of a knob is none of its choices."""
+
+
 class ModelRejected(TunesmithError, code="model_rejected", status=422):
     """A model that cannot be imported; subclasses say why."""
 
@@ -136,6 +156,14 @@ class Conflict(TunesmithError, code="conflict", status=409):
 
 class IllegalTransition(Conflict, code="illegal_transition", title="Illegal state change"):
     """A state change that the state machine forbids."""
+
+
+class DuplicateProposal(Conflict, code="duplicate_proposal"):
+    """The candidate is proposed, being measured or measured already."""
+
+
+class ProposalsRefused(Conflict, code="proposals_refused"):
+    """The job or the task takes no proposals, or has too many that wait."""
 
 
 class IdempotencyMismatch(InvalidInput, code="idempotency_mismatch", title="Idempotency key reused"):

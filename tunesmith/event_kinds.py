@@ -39,6 +39,8 @@ class EventKind(str, Enum):
     MODEL_IMPORTING = "model_importing"
     NEW_BEST = "new_best"
     PRECISION_CHOSEN = "precision_chosen"
+    PROPOSAL_SET_DONE = "proposal_set_done"
+    PROPOSAL_SET_QUEUED = "proposal_set_queued"
     RECORD_IMPORT_QUEUED = "record_import_queued"
     RECORDS_REVOKED = "records_revoked"
     REPORT_REFUSED = "report_refused"

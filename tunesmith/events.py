@@ -247,6 +247,17 @@ class PrecisionChosen(EventData, kind=EventKind.PRECISION_CHOSEN):
     reason: str
 
 
+class ProposalSetQueued(EventData, kind=EventKind.PROPOSAL_SET_QUEUED):
+    """Somebody proposed candidates of a task."""
+
+    id: int
+    task: int
+    name: str
+    source: str
+    author: str
+    candidates: int
+
+
 class RecordImportQueued(EventData, kind=EventKind.RECORD_IMPORT_QUEUED):
     """A user sent a file of records."""
 

@@ -17,7 +17,7 @@ from tunesmith.measure_limits import MeasureLimits as MeasureLimits
 from tunesmith.names import FLOAT32
 from tunesmith.types import DeviceHealth, FailureKind, StopReason
 
-VERSION: Final = 7
+VERSION: Final = 8
 """Raise it with each change of a message; a test holds the schemas against the hash that it has for the version."""
 INLINE_LIMIT = 1_000_000
 """Bytes of encoded payload above which it travels as a blob."""
@@ -41,7 +41,7 @@ class Message(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
     task: ClassVar[str]
-    version: Literal[7] = VERSION
+    version: Literal[8] = VERSION
 
 
 class Part(BaseModel):
@@ -119,6 +119,14 @@ class ListProgram(Message):
 
     task: ClassVar[str] = "tunesmith.list_program"
     listing_id: int
+    attempt: int
+
+
+class JudgeProposals(Message):
+    """Say which candidates of a set are valid and what is expected of them: queue ``search``."""
+
+    task: ClassVar[str] = "tunesmith.judge_proposals"
+    set_id: int
     attempt: int
 
 

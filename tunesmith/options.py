@@ -27,6 +27,7 @@ from tunesmith.names import (
     PRECISIONS,
     SPACES,
 )
+from tunesmith.proposals import DEFAULT_SHARE
 from tunesmith.registry import check_name
 
 MIN_PRIORITY, MAX_PRIORITY = -10, 10
@@ -102,6 +103,15 @@ class JobOptions(BaseModel):
         allow_inf_nan=False,
         description="With precision auto: how far outputs may lie from float32's, the root mean square of the "
         "difference as a part of theirs.",
+    )
+
+    proposal_share: float = Field(
+        DEFAULT_SHARE,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="Part of each batch, and of the rounds, that candidates proposed from outside may have; 0 refuses "
+        "them.",
     )
 
     def values(self) -> dict[str, Any]:

@@ -61,6 +61,7 @@ NOUNS: Mapping[str, type[JobState | ModelState | RoundState | WorkState]] = {
     "cost_model": WorkState,
     "record_import": WorkState,
     "listing": WorkState,
+    "proposal_set": WorkState,
 }
 """What has a state, by the name that events have for it."""
 

@@ -8,6 +8,7 @@ from db.models.imports import RecordImport
 from db.models.jobs import Batch, Evaluation, Family, Job, JobTag, JobTask, Round
 from db.models.listings import Listing
 from db.models.models import Model, ModelTask, WorkloadRow
+from db.models.proposals import Proposal, ProposalSet
 
 __all__ = [
     "ApiKey",
@@ -28,6 +29,8 @@ __all__ = [
     "Listing",
     "Model",
     "ModelTask",
+    "Proposal",
+    "ProposalSet",
     "Record",
     "RecordImport",
     "ReportRefusal",

@@ -13,6 +13,7 @@ from tunesmith.dataset.collecting import Collecting, JobKind
 from tunesmith.job_tags import MAX_COMMENT, MAX_LENGTH
 from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
 from tunesmith.options import DEFAULT_TOLERANCE, JobOptions
+from tunesmith.proposals import DEFAULT_SHARE
 from tunesmith.states import JobState, RoundState, WorkState
 
 BigId = BigInteger().with_variant(Integer(), "sqlite")
@@ -47,6 +48,7 @@ class Job(Base, Created, Leased):
     space: Mapped[str] = mapped_column(String(60), default=DEFAULT_SPACE)  # which sketches its tasks have
     precision: Mapped[str] = mapped_column(String(20), default=DEFAULT_PRECISION)  # "auto" until it is chosen
     tolerance: Mapped[float] = mapped_column(default=DEFAULT_TOLERANCE)  # by which it is chosen
+    proposal_share: Mapped[float] = mapped_column(default=DEFAULT_SHARE)
     precision_reason: Mapped[str | None] = mapped_column(String(1000))  # why that was chosen
     per_task: Mapped[int | None]  # labels that a collecting job wants of each task; None: it tunes
     shard: Mapped[int] = mapped_column(default=0)  # which of so many parts of each space they are of

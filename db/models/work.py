@@ -6,12 +6,12 @@ import enum
 from collections.abc import Mapping
 from typing import TypeVar, Union
 
-from db.models import Batch, CostModelRow, Evaluation, Job, Listing, Model, RecordImport, Round
+from db.models import Batch, CostModelRow, Evaluation, Job, Listing, Model, ProposalSet, RecordImport, Round
 from tunesmith.messages import INGEST, SEARCH, TRAIN
 from tunesmith.states import OPEN_WORK, JobState, ModelState, RoundState
 
-Work = Union[Model, Job, Round, Batch, Evaluation, CostModelRow, RecordImport, Listing]
-Row = TypeVar("Row", Model, Job, Round, Batch, Evaluation, CostModelRow, RecordImport, Listing)
+Work = Union[Model, Job, Round, Batch, Evaluation, CostModelRow, RecordImport, Listing, ProposalSet]
+Row = TypeVar("Row", Model, Job, Round, Batch, Evaluation, CostModelRow, RecordImport, Listing, ProposalSet)
 
 NOUNS: dict[type, str] = {
     Model: "model",
@@ -22,6 +22,7 @@ NOUNS: dict[type, str] = {
     CostModelRow: "cost_model",
     RecordImport: "record_import",
     Listing: "listing",
+    ProposalSet: "proposal_set",
 }
 """What messages and events call each kind."""
 QUEUES: Mapping[type, str] = {
@@ -30,6 +31,7 @@ QUEUES: Mapping[type, str] = {
     RecordImport: INGEST,
     Round: SEARCH,
     Listing: SEARCH,
+    ProposalSet: SEARCH,
     CostModelRow: TRAIN,
 }
 """Where messages about a kind go. Those about the others go to the queue of their device class."""
@@ -42,5 +44,6 @@ ACTIVE: Mapping[type, tuple[enum.Enum, ...]] = {
     CostModelRow: OPEN_WORK,
     RecordImport: OPEN_WORK,
     Listing: OPEN_WORK,
+    ProposalSet: OPEN_WORK,
 }
 """The states in which a worker must act on a row."""

@@ -25,6 +25,7 @@ from db.models import (
 )
 from db.models.work import ACTIVE
 from db.queries import import_queue
+from db.queries.proposals import counts_waiting
 from tunesmith.states import OPEN_JOBS, OPEN_ROUNDS, OPEN_WORK, RoundState, WorkState
 
 
@@ -50,6 +51,7 @@ class TaskRow(NamedTuple):
     Attributes:
         finder: the job that found its best schedule.
         rounds: rounds of this task.
+        proposed: valid candidates that were proposed from outside and are in no batch.
     """
 
     id: int
@@ -70,6 +72,7 @@ class TaskRow(NamedTuple):
     family: str
     finder: str | None
     rounds: RoundTotals
+    proposed: int
 
 
 def open_jobs(session: Session) -> Sequence[tuple[Job, Model, str | None]]:
@@ -92,7 +95,7 @@ def tasks(session: Session, job_ids: Collection[str]) -> list[TaskRow]:
     that no budget is exceeded by it. Not in one statement: where rounds are joined with tasks, PostgreSQL may take a
     minute, see ``db.queries.task_columns``.
     """
-    totals = _totals(session, job_ids)
+    totals, proposed = _totals(session, job_ids), counts_waiting(session, job_ids)
     query = (
         sa.select(
             JobTask.id,
@@ -119,7 +122,9 @@ def tasks(session: Session, job_ids: Collection[str]) -> list[TaskRow]:
         .where(JobTask.job_id.in_(job_ids))
         .order_by(JobTask.position, JobTask.id)
     )
-    return [TaskRow._make((*row, totals.get(row[0], NO_ROUNDS))) for row in session.execute(query)]
+    return [
+        TaskRow._make((*row, totals.get(row[0], NO_ROUNDS), proposed.get(row[0], 0))) for row in session.execute(query)
+    ]
 
 
 def _totals(session: Session, job_ids: Collection[str]) -> dict[int, RoundTotals]:

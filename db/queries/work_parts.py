@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from db.models import Batch, Evaluation, Job, JobTask, Model, Round, TargetRow, WorkloadRow
+from db.models import Batch, Evaluation, Job, JobTask, Model, ProposalSet, Round, TargetRow, WorkloadRow
 from db.queries import models
 from tunesmith.dataset.collecting import Collecting
 from tunesmith.options import JobOptions
@@ -66,13 +66,22 @@ class BatchParts(NamedTuple):
 def of_round(session: Session, round_id: int) -> RoundSubject:
     """What a round is about. Raises NoResultFound when its job was deleted."""
     round_ = session.get_one(Round, round_id)
-    task = session.get_one(JobTask, round_.job_task_id)
-    job = session.get_one(Job, round_.job_id)
+    return _subject(session, round_.job_task_id, round_.size, baseline=round_.baseline)
+
+
+def of_proposals(session: Session, set_id: int, size: int) -> RoundSubject:
+    """What a set of ``size`` proposed candidates is about, as if it were a round. Raises NoResultFound like that."""
+    return _subject(session, session.get_one(ProposalSet, set_id).job_task_id, size, baseline=False)
+
+
+def _subject(session: Session, task_id: int, size: int, *, baseline: bool) -> RoundSubject:
+    task = session.get_one(JobTask, task_id)
+    job = session.get_one(Job, task.job_id)
     target = session.get_one(TargetRow, job.target_hash)
     workload = session.get_one(WorkloadRow, task.workload_hash)
     return RoundSubject(
-        size=round_.size,
-        baseline=round_.baseline,
+        size=size,
+        baseline=baseline,
         job_id=job.id,
         options=job.options,
         timed=job.budget_trials is None,

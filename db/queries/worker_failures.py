@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from db.models import Batch, CostModelRow, Evaluation, Job, Listing, Model, RecordImport, Round
+from db.models import Batch, CostModelRow, Evaluation, Job, Listing, Model, ProposalSet, RecordImport, Round
 from db.models.work import NOUNS
 
 NEWEST = 5_000
@@ -35,7 +35,7 @@ class WorkerFailure(NamedTuple):
 def newest(session: Session) -> list[WorkerFailure]:
     """The newest failures of each kind of work, newest first."""
     found: list[WorkerFailure] = []
-    for kind in (Round, Batch, Evaluation, Listing, Model, Job, CostModelRow, RecordImport):
+    for kind in (Round, Batch, Evaluation, Listing, ProposalSet, Model, Job, CostModelRow, RecordImport):
         row: Any = kind
         query = sa.select(row.worker, row.id, row.error, row.created_at)
         query = query.where(row.error.is_not(None), row.worker.is_not(None))

@@ -67,7 +67,7 @@ def add_batch(
     predictions: Sequence[float | None] | None,
     features_blob: str | None,
     deviations: Sequence[float | None] | None = None,
-) -> None:
+) -> Batch:
     """The candidates of a round, to be measured.
 
     Args:
@@ -75,18 +75,18 @@ def add_batch(
         deviations: how far the model's members lie apart on each.
         features_blob: names the candidates' features.
     """
-    session.add(
-        Batch(
-            round_id=round_.id,
-            job_id=round_.job_id,
-            device_class=device_class,
-            candidates=[candidate.to_json() for candidate in candidates],
-            predictions=None if predictions is None else list(predictions),
-            deviations=None if deviations is None else list(deviations),
-            features_blob=features_blob,
-        )
+    batch = Batch(
+        round_id=round_.id,
+        job_id=round_.job_id,
+        device_class=device_class,
+        candidates=[candidate.to_json() for candidate in candidates],
+        predictions=None if predictions is None else list(predictions),
+        deviations=None if deviations is None else list(deviations),
+        features_blob=features_blob,
     )
+    session.add(batch)
     session.flush()
+    return batch
 
 
 def store_ranking(session: Session, batch: Batch, ranking: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Batch, CostModelRow, Evaluation, Job, Listing, Model, RecordImport, Round
+from db.models import Batch, CostModelRow, Evaluation, Job, Listing, Model, ProposalSet, RecordImport, Round
 from db.models.work import ACTIVE, NOUNS
 from db.transactions import events, work
 from db.transactions.locks import lock_row
@@ -21,6 +21,7 @@ from tunesmith.messages import (
     EvaluateModel,
     ImportRecords,
     IngestModel,
+    JudgeProposals,
     ListProgram,
     MeasureBatch,
     PrepareJob,
@@ -38,8 +39,13 @@ CORE: Mapping[str, Any] = {
     PrepareJob.task: Job,
     ProposeRound.task: Round,
     ListProgram.task: Listing,
+    JudgeProposals.task: ProposalSet,
     TrainCostModel.task: CostModelRow,
 }
+
+
+NUMBERED = (Batch, Evaluation, Round, Listing, ProposalSet)
+"""Tables whose keys are numbers."""
 
 
 def note(session: Session, found: Unreadable, worker: str, max_attempts: int) -> None:
@@ -49,7 +55,7 @@ def note(session: Session, found: Unreadable, worker: str, max_attempts: int) ->
     Other work does, so that it ends with a reason where no worker can read it.
     """
     kind: Any = MEASURED.get(found.message) or CORE.get(found.message)
-    key = int(found.row) if kind in (Batch, Evaluation, Round, Listing) and found.row.isdecimal() else found.row
+    key = int(found.row) if kind in NUMBERED and found.row.isdecimal() else found.row
     row = lock_row(session, kind, key) if kind is not None else None
     if row is None or row.attempt != found.attempt or row.worker is not None or row.state not in ACTIVE[kind]:
         return

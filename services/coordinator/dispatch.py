@@ -10,7 +10,19 @@ from typing import Any, cast
 from sqlalchemy.orm import Session
 
 from db.blobs import BlobStore
-from db.models import Batch, CostModelRow, Evaluation, Job, JobTask, Listing, Model, Record, RecordImport, Round
+from db.models import (
+    Batch,
+    CostModelRow,
+    Evaluation,
+    Job,
+    JobTask,
+    Listing,
+    Model,
+    ProposalSet,
+    Record,
+    RecordImport,
+    Round,
+)
 from db.models.work import QUEUES, Work
 from db.queries import by_key, models, records, rough_latencies, sketches, work_parts
 from db.queries import champions as champion_rows
@@ -26,6 +38,7 @@ from tunesmith.messages import (
     EvaluateModel,
     ImportRecords,
     IngestModel,
+    JudgeProposals,
     ListProgram,
     MeasureBatch,
     MeasureLimits,
@@ -107,6 +120,8 @@ class Composer:
             return ProposeRound(round_id=row.id, attempt=row.attempt), queue_of(row)
         if isinstance(row, Listing):
             return ListProgram(listing_id=row.id, attempt=row.attempt), queue_of(row)
+        if isinstance(row, ProposalSet):
+            return JudgeProposals(set_id=row.id, attempt=row.attempt), queue_of(row)
         if isinstance(row, CostModelRow):
             return TrainCostModel(cost_model_id=row.id, attempt=row.attempt), queue_of(row)
         if isinstance(row, Batch):

@@ -10,7 +10,18 @@ from api_driver import Api
 from rows import TARGET, add_batch, add_job, add_model, add_task
 from sqlalchemy.orm import Session
 
-from db.models import CostModelRow, Listing, ModelTask, Record, RecordImport, Schedule, SketchRow, WorkloadRow
+from db.models import (
+    CostModelRow,
+    Listing,
+    ModelTask,
+    Proposal,
+    ProposalSet,
+    Record,
+    RecordImport,
+    Schedule,
+    SketchRow,
+    WorkloadRow,
+)
 from db.models.base import utcnow
 from db.transactions import events
 from services.coordinator.access import SCOPES
@@ -98,10 +109,15 @@ def seed(api: Api, owner: str, latency: float = 1e-3) -> Owned:
         )
         session.flush()
         session.add(Listing(record_id=record.id))
-        key = {"workload_hash": WORKLOAD, "target_hash": TARGET, "simulated": False, "cache": "warm"}
-        best = session.get(Schedule, tuple(key.values()))
+        proposed = ProposalSet(job_id=names["job"], job_task_id=task.id, source="agent", author=f"author-{tag}")
+        session.add(proposed)
+        session.flush()
+        key = {"set_id": proposed.id, "job_id": names["job"], "job_task_id": task.id, "given": digest}
+        session.add(Proposal(**key, sketch_hash=f"s-{WORKLOAD}", decisions=[], valid=True))
+        champion = {"workload_hash": WORKLOAD, "target_hash": TARGET, "simulated": False, "cache": "warm"}
+        best = session.get(Schedule, tuple(champion.values()))
         if best is None:
-            session.add(Schedule(**key, record_id=record.id, latency=latency, trace=[], updated_at=utcnow()))
+            session.add(Schedule(**champion, record_id=record.id, latency=latency, trace=[], updated_at=utcnow()))
         said = StateChanged(EventKind.JOB_RUNNING, names["job"], None, "preparing", "running")
         events.append(session, said, names["job"])
         marks = (*names.values(), tag, digest)

@@ -29,6 +29,11 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "trials list": ("tunesmith trials list JOB --limit 10",),
     "trials show": ("tunesmith trials show JOB 17",),
     "trials knobs": ("tunesmith trials knobs JOB 4",),
+    "trials proposals": ("tunesmith trials proposals JOB 4",),
+    "propose": (
+        "tunesmith propose JOB 4 candidates.json --wait",
+        "tunesmith propose JOB 4 --knob unroll=2 --knob T_add.loop_0=8,32",
+    ),
     "trials program": ("tunesmith trials program JOB 17 --diff",),
     "models list": ("tunesmith models list --limit 10",),
     "models upload": ("tunesmith models upload model.onnx --input x=1,3,224,224",),

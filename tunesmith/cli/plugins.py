@@ -18,6 +18,7 @@ OWN_COMMANDS = {
     "tune": "tunesmith.cli.tune:tune",
     "jobs": "tunesmith.cli.jobs:app",
     "trials": "tunesmith.cli.trials:app",
+    "propose": "tunesmith.cli.propose:propose",
     "best": "tunesmith.cli.best:best",
     "models": "tunesmith.cli.models:app",
     "quantize": "tunesmith.cli.quantize:quantize",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from tunesmith.cli.options import Cursor, JobId, Json, Key, Limit, RecordOrder, Server, chosen, connect
 from tunesmith.cli.output import emit, seconds, table
-from tunesmith.client import Analysis, TrialDetail
+from tunesmith.client import Analysis, Proposal, TrialDetail
 
-app = typer.Typer(help="Trials of a job: list, show, knobs, program.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Trials of a job, and what was proposed for its tasks.", no_args_is_help=True, add_completion=False
+)
 TrialId = Annotated[int, typer.Argument(metavar="TRIAL", help="A trial's id.", min=0)]
 
 
@@ -69,6 +72,39 @@ def ranked(found: Analysis) -> str:
     pairs = [(each.programs, each.pairwise) for each in found.rounds if each.pairwise is not None]
     right = sum(programs * pairwise for programs, pairwise in pairs) / max(1, sum(programs for programs, _ in pairs))
     return f"; the cost model ordered {right:.0%} of the pairs of its rounds right" if pairs else ""
+
+
+@app.command()
+def proposals(
+    job: JobId,
+    task: Annotated[int, typer.Argument(metavar="TASK", help="A task's id.", min=0)],
+    limit: Limit = 50,
+    cursor: Cursor = None,
+    as_json: Json = False,
+    server: Server = None,
+    key: Key = None,
+) -> None:
+    """List what was proposed for a task (see tunesmith propose), and what became of it."""
+    with connect(server, key) as client:
+        page = client.proposals_page(chosen(client, job), task, limit=limit, cursor=cursor)
+    emit(page.model_dump(mode="json"), listed(page.items), as_json)
+
+
+def listed(found: Sequence[Proposal]) -> str:
+    """Proposals as a table."""
+    rows = [
+        (
+            str(each.id),
+            each.author or each.source.value,
+            each.state.value,
+            each.failure or seconds(each.latency),
+            seconds(each.estimate),
+            each.reason or "",
+        )
+        for each in found
+    ]
+    head = ("id", "by", "state", "latency", "estimate", "reason")
+    return table(head, rows, whole=head[:5], give="reason")
 
 
 @app.command()

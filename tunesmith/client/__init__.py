@@ -23,6 +23,8 @@ from tunesmith.answers.jobs import TaskBody as JobTask
 from tunesmith.answers.jobs import TrialBody as Trial
 from tunesmith.answers.models import ModelBody as Model
 from tunesmith.answers.models import ModelTaskBody as ModelTask
+from tunesmith.answers.proposals import ProposalBody as Proposal
+from tunesmith.answers.proposals import TaskCurvesBody as TaskCurves
 from tunesmith.answers.trials import ProgramBody as Program
 from tunesmith.answers.trials import TrialDetailBody as TrialDetail
 from tunesmith.client.client import Client
@@ -49,6 +51,8 @@ __all__ = [
     "Page",
     "Program",
     "Progress",
+    "Proposal",
+    "TaskCurves",
     "Trial",
     "TrialDetail",
     "Verified",

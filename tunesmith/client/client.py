@@ -20,6 +20,7 @@ from tunesmith.answers.models import ModelBody, ModelTaskBody
 from tunesmith.client import events
 from tunesmith.client.cost_models import CostModels
 from tunesmith.client.jobs import Jobs
+from tunesmith.client.proposals import Proposals
 from tunesmith.client.records import Dataset
 from tunesmith.client.transport import RESTART_SECONDS, Transport
 from tunesmith.client.trials import Trials
@@ -29,7 +30,7 @@ from tunesmith.names import DEFAULT_URL
 from tunesmith.states import ModelState
 
 
-class Client(Jobs, Dataset, CostModels, Trials):
+class Client(Jobs, Dataset, CostModels, Trials, Proposals):
     """Talks to one coordinator; close it or use it in a ``with`` statement. Not for several threads at once.
 
     Args:

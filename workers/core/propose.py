@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +12,19 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import JobTask, Record, Round
-from db.queries import cost_models, devices, records, sketches, tasks, work_parts
+from db.queries import devices, proposals, records, tasks, work_parts
 from db.queries.cost_models import TrainedModel
+from db.queries.proposals import Waiting
 from db.queries.work_parts import RoundSubject
 from db.transactions import rounds
 from db.transactions.locks import lock_row
+from db.transactions.proposals import hand_out, refuse
 from db.transactions.transitions import transition
 from tunesmith.dataset.shards import restricted
 from tunesmith.event_kinds import EventKind
-from tunesmith.messages import Calibration, ProposeRound
-from tunesmith.names import NO_COST_MODEL, RANKER, features_of
+from tunesmith.messages import ProposeRound
+from tunesmith.names import features_of
+from tunesmith.proposals import places_for_proposals
 from tunesmith.search.base import Searcher
 from tunesmith.search.registry import make_searcher
 from tunesmith.space import base as points
@@ -33,9 +35,9 @@ from workers.core import siblings
 from workers.core.context import Context
 from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
-from workers.core.scoring import RankedScorer, Scorer
-from workers.tvm_backend.design_space.space import SketchBody, TraceSpace
-from workers.tvm_backend.design_space.static_model import prior_of
+from workers.core.scoring import Scorer
+from workers.core.subjects import cost_model_of, scorer_of, space_of
+from workers.tvm_backend.design_space.space import TraceSpace
 from workers.tvm_backend.warm import warm
 
 Expected = tuple[float | None, ...] | None
@@ -44,12 +46,6 @@ SEEDS = 64
 """Earlier records of a workload that a fresh searcher learns."""
 CHAMPIONS = 3
 """The fastest of them that the first batch of a task without a champion measures again."""
-
-NESTS, NESTS_PER_TRIAL = 16, 8
-"""How many nests the static model may make for a batch, at some 40 ms each. Few, while a device waits, and for each
-candidate where trials are what there is too little of."""
-NESTS_IN_HASTE = 2
-"""For each candidate where time is: batches are small while many tasks wait for their first one."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +58,8 @@ class Knowledge:
         seeds: what other jobs measured of the workload, fastest first; for a fresh searcher with warm start.
         similar: candidates that were fast on workloads of the family, for one that has no seeds.
         pending: candidates out for measurement.
+        proposed: candidates that were proposed from outside, oldest first.
+        overtaken: why others of these are refused after all, by proposal.
         calibration: calibration of the most recently calibrated device of the class.
     """
 
@@ -70,15 +68,33 @@ class Knowledge:
     seeds: Sequence[Measurement]
     similar: Sequence[Candidate]
     pending: set[Candidate]
+    proposed: Sequence[Waiting]
+    overtaken: dict[int, str]
     model: TrainedModel | None
     calibration: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
-class Proposal:
-    """A batch, and the searcher as it stands after proposing it."""
+class Asked:
+    """A batch.
+
+    Attributes:
+        places: index of each proposal from outside that is in it.
+        exhausted: the searcher has no more.
+    """
 
     candidates: tuple[Candidate, ...]
+    places: dict[int, int]
+    exhausted: bool
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A batch, and the searcher as it stands after proposing it; ``overtaken``: see :class:`Knowledge`."""
+
+    candidates: tuple[Candidate, ...]
+    places: dict[int, int]
+    overtaken: dict[int, str]
     predictions: Expected
     deviations: Expected
     features_blob: str | None
@@ -106,23 +122,27 @@ def propose_round(context: Context, message: ProposeRound) -> bool:
 
 def propose(context: Context, lease: Lease, subject: RoundSubject, started: float) -> Proposal:
     """Tell the searcher what is new, ask it for a batch, and extract the batch's features."""
-    space = _space(context, subject)
+    space = space_of(context, subject)
     searcher, last_record_id = _restored(subject, space)
     with context.readers() as session:
         known = _load(session, subject, space, last_record_id)
     searcher.suggest(known.similar)
     searcher.tell([*known.seeds, *known.new_records])
-    scorer = _scorer(context, lease, subject, space, known)
-    candidates, exhausted = _ask(searcher, subject, known, scorer)
-    predictions, deviations, blob = _describe(context, scorer, candidates, features_of(subject.options.cost_model))
+    scorer = scorer_of(context, lease, subject, space, known.model, known.calibration)
+    asked = _ask(searcher, subject, known, scorer)
+    predictions, deviations, blob = _describe(
+        context, scorer, asked.candidates, features_of(subject.options.cost_model)
+    )
     return Proposal(
-        candidates=candidates,
+        candidates=asked.candidates,
+        places=asked.places,
+        overtaken=known.overtaken,
         predictions=predictions,
         deviations=deviations,
         features_blob=blob,
         searcher_state=searcher.state(),
         last_record_id=known.last_record_id,
-        exhausted=exhausted,
+        exhausted=asked.exhausted,
         cost_model_id=known.model.id if known.model else None,
         seconds=time.perf_counter() - started,
     )
@@ -133,13 +153,17 @@ def _load(session: Session, subject: RoundSubject, space: TraceSpace, last_recor
     rows = _new_records(session, subject, last_record_id)
     fresh = not last_record_id and subject.searcher_state is None and subject.options.warm_start
     seeds = _seeds(session, subject, space) if fresh else []
+    pending = tasks.pending(session, subject.task_id)
+    proposed, overtaken = _proposed(session, subject, pending)
     return Knowledge(
         new_records=[records.measurement(row) for row in rows],
         last_record_id=max([last_record_id, *(row.id for row in rows)]),
         seeds=seeds,
         similar=siblings.suggestions(session, subject) if fresh and not seeds else [],
-        pending=tasks.pending(session, subject.task_id),
-        model=_cost_model(session, subject),
+        pending=pending,
+        proposed=proposed,
+        overtaken=overtaken,
+        model=cost_model_of(session, subject),
         calibration=devices.calibration(session, subject.device_class),
     )
 
@@ -153,55 +177,42 @@ def _new_records(session: Session, subject: RoundSubject, after: int) -> Sequenc
     )
 
 
-def _ask(
-    searcher: Searcher, subject: RoundSubject, known: Knowledge, scorer: Scorer
-) -> tuple[tuple[Candidate, ...], bool]:
-    """The batch: default schedule, seeds that are measured again, the searcher's. True when that has no more."""
+def _proposed(
+    session: Session, subject: RoundSubject, pending: Collection[Candidate]
+) -> tuple[list[Waiting], dict[int, str]]:
+    """Proposals from outside that may be measured, and why others may not: the searcher was first."""
+    waiting = proposals.waiting(session, subject.task_id)
+    if not waiting:
+        return [], {}
+    trials = proposals.measured(session, subject.task_id, {str(each.candidate.sketch) for each in waiting})
+    overtaken = {}
+    for each in waiting:
+        trial = trials.get(each.candidate)
+        if trial is not None or each.candidate in pending:
+            where = "is being measured" if trial is None else f"is trial {trial}"
+            overtaken[each.id] = f"the searcher proposed the same program meanwhile: it {where}"
+    return [each for each in waiting if each.id not in overtaken], overtaken
+
+
+def _ask(searcher: Searcher, subject: RoundSubject, known: Knowledge, scorer: Scorer) -> Asked:
+    """The batch: default schedule, seeds that are measured again, what was proposed from outside, the searcher's."""
     first = [Candidate(None)] if subject.baseline else []
     # Every batch measures its task's champion anyway.
     seed_repeats = _fastest(known.seeds, subject.size) if subject.baseline and not subject.has_champion else []
     wanted = subject.size - len(seed_repeats)
+    outside = [each for each in known.proposed if each.candidate not in seed_repeats]
+    taken = outside[: places_for_proposals(subject.options.proposal_share, wanted)]
+    left = wanted - len(taken)
     collecting = subject.collecting
     score = scorer if collecting is None else restricted(scorer.space.space, scorer, collecting)
-    asked = searcher.ask(wanted, known.pending, score, scorer.guide) if wanted else []
-    return (*first, *seed_repeats, *asked), bool(wanted) and not asked
-
-
-def _space(context: Context, subject: RoundSubject) -> TraceSpace:
-    key = (subject.workload, subject.target.hash, subject.sketches)
-    if key not in context.spaces:
-        with context.readers() as session:
-            stored = sketches.get(session, subject.sketches)
-        bodies = [SketchBody.from_json(stored[sketch]) for sketch in subject.sketches]
-        with context.lease.shared():
-            module = context.blobs.get_bytes(subject.module_blob)
-            context.spaces[key] = TraceSpace(module, subject.target, bodies)
-    space: TraceSpace = context.spaces[key]
-    return space
-
-
-def _scorer(context: Context, lease: Lease, subject: RoundSubject, space: TraceSpace, known: Knowledge) -> Scorer:
-    """With the cost model, where there is one, and the static model of the device class."""
-
-    @contextmanager
-    def unit() -> Iterator[None]:
-        lease.check()
-        with context.lease.shared():
-            yield
-
-    model = context.trained(known.model) if known.model else None
-    calibration = Calibration.model_validate(known.calibration) if known.calibration else None
-    prior = prior_of(space, subject.target, calibration, unit, _nests(subject.size, subject.timed))
-    options = subject.options
-    if options.cost_model == RANKER and prior is not None:
-        about = (subject.family, options.precision)
-        return RankedScorer(space, model, context.lease, lease.check, prior, *about, unit)
-    return Scorer(space, model, context.lease, lease.check, prior)
-
-
-def _nests(size: int, timed: bool) -> int:
-    """Most nests for a batch of ``size``, in a job that is ``timed`` or one of few trials."""
-    return min(NESTS, NESTS_IN_HASTE * size) if timed else max(NESTS, NESTS_PER_TRIAL * size)
+    pending = known.pending.union(each.candidate for each in known.proposed)
+    asked = searcher.ask(left, pending, score, scorer.guide) if left else []
+    if len(asked) < left:  # nobody else needs the places
+        taken = outside[: wanted - len(asked)]
+    before = [*first, *seed_repeats]
+    places = {each.id: index for index, each in enumerate(taken, len(before))}
+    candidates = (*before, *(each.candidate for each in taken), *asked)
+    return Asked(candidates, places, exhausted=bool(left) and not asked)
 
 
 def _restored(subject: RoundSubject, space: TraceSpace) -> tuple[Searcher, int]:
@@ -232,24 +243,6 @@ def _fastest(seeds: Sequence[Measurement], size: int) -> list[Candidate]:
     """The fastest distinct candidates among the seeds, at most a quarter of the batch but one at least."""
     most = min(CHAMPIONS, max(1, size // 4), size)
     return list(dict.fromkeys(m.candidate for m in seeds))[:most]
-
-
-def _cost_model(session: Session, subject: RoundSubject) -> TrainedModel | None:
-    """The job's newest model; before it has one, with warm start, another job's for the same target."""
-    kind = subject.options.cost_model
-    if kind == NO_COST_MODEL:
-        return None
-    own = cost_models.latest(session, subject.job_id)
-    if own is not None and own.features == features_of(
-        kind
-    ):  # an update in the middle of a job may have brought other ones
-        return own
-    if not subject.options.warm_start:
-        return None
-    options = {"space": subject.options.space, "precision": subject.options.precision}
-    return cost_models.latest_elsewhere(
-        session, subject.target_hash, kind, features_of(kind), subject.job_id, **options
-    )
 
 
 def _describe(
@@ -287,6 +280,7 @@ def _store(session: Session, lease: Lease, subject: RoundSubject, proposal: Prop
         "best_before": task.best_seconds,
         "metrics": {"propose_seconds": round(proposal.seconds, 4)},
     }
+    refuse(session, proposal.overtaken)
     about = {"number": round_.number, "task": task.id, "name": task.name}
     if not proposal.candidates:
         transition(
@@ -300,7 +294,7 @@ def _store(session: Session, lease: Lease, subject: RoundSubject, proposal: Prop
             **values,
         )
         return
-    rounds.add_batch(
+    batch = rounds.add_batch(
         session,
         round_,
         subject.device_class,
@@ -309,4 +303,5 @@ def _store(session: Session, lease: Lease, subject: RoundSubject, proposal: Prop
         proposal.features_blob,
         proposal.deviations,
     )
+    hand_out(session, batch.id, proposal.places)
     transition(session, round_, RoundState.MEASURING, data={**about, "candidates": len(proposal.candidates)}, **values)

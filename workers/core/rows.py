@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from db.models import CostModelRow, Job, Listing, Model, RecordImport, Round
+from db.models import CostModelRow, Job, Listing, Model, ProposalSet, RecordImport, Round
 from tunesmith.messages import (
     ImportRecords,
     IngestModel,
+    JudgeProposals,
     ListProgram,
     Message,
     PrepareJob,
@@ -29,6 +30,8 @@ def row_of(message: Message) -> tuple[Any, str | int]:
             return Round, message.round_id
         case ListProgram():
             return Listing, message.listing_id
+        case JudgeProposals():
+            return ProposalSet, message.set_id
         case TrainCostModel():
             return CostModelRow, message.cost_model_id
     raise TypeError(f"{message.task} is about no row")

@@ -20,6 +20,7 @@ from tunesmith.messages import (
     EvaluationReport,
     ImportRecords,
     IngestModel,
+    JudgeProposals,
     ListProgram,
     Message,
     PrepareJob,
@@ -52,6 +53,7 @@ CORE_TASKS = (
     CoreTask(PrepareJob, INGEST, "workers.core.prepare", "prepare_job", 1800),
     CoreTask(ProposeRound, SEARCH, "workers.core.propose", "propose_round", 300),
     CoreTask(ListProgram, SEARCH, "workers.core.list_program", "list_program", 300),
+    CoreTask(JudgeProposals, SEARCH, "workers.core.judge_proposals", "judge_proposals", 300),
     CoreTask(TrainCostModel, TRAIN, "workers.core.train", "train_cost_model", 600),
     CoreTask(BatchReport, RECORD, "workers.core.record", "batch", 120),
     CoreTask(EvaluationReport, RECORD, "workers.core.record", "evaluation", 120),
@@ -59,7 +61,7 @@ CORE_TASKS = (
 )
 
 
-LEASED = (IngestModel, ImportRecords, PrepareJob, ProposeRound, ListProgram, TrainCostModel)
+LEASED = (IngestModel, ImportRecords, PrepareJob, ProposeRound, ListProgram, JudgeProposals, TrainCostModel)
 """Messages about a row that a worker claims."""
 
 
@@ -152,7 +154,7 @@ def perform(task: CoreTask, context: Any, message: Message) -> None:
 
 def _use_up_attempt(
     context: Any,
-    message: IngestModel | ImportRecords | PrepareJob | ProposeRound | ListProgram | TrainCostModel,
+    message: IngestModel | ImportRecords | PrepareJob | ProposeRound | ListProgram | JudgeProposals | TrainCostModel,
     error: Exception,
 ) -> None:
     from workers.core.leased import Lease, run_leased

@@ -13,6 +13,7 @@ from services.coordinator.scheduling.rounds import NextRound, labels_wanted, rou
 from services.coordinator.scheduling.snapshot import JobSnapshot, TaskSnapshot
 from tunesmith.allocate.base import Allocator, Choice, TaskView
 from tunesmith.allocate.registry import make_allocator
+from tunesmith.proposals import places_for_proposals
 
 FIRST_ROUNDS = 2
 """Finished rounds after which a task may lose against the other one of its pair."""
@@ -30,7 +31,16 @@ def open_tasks(job: JobSnapshot) -> Iterator[TaskSnapshot]:
     if job.collecting is not None:
         return (task for task in job.tasks if task.lacks(job.collecting))
     lost = dominated(job)
-    return (task for task in job.tasks if task.tunable and not task.exhausted and task.id not in lost)
+    return (task for task in job.tasks if _open(task, lost))
+
+
+def _open(task: TaskSnapshot, lost: Collection[int]) -> bool:
+    return task.tunable and (task.proposed > 0 or _searched(task, lost))
+
+
+def _searched(task: TaskSnapshot, lost: Collection[int]) -> bool:
+    """Whether the task's own searcher goes on; what is proposed from outside may keep another one open."""
+    return not task.exhausted and task.id not in lost
 
 
 def dominated(job: JobSnapshot) -> set[int]:
@@ -93,7 +103,7 @@ def _next_tuned(
     round for each of the ``slots`` devices and one more, which keeps them busy: a batch proposed still earlier would
     know less, and where trials are few not even that one is opened; and so is one that its alternative, or its direct
     task, dominates, and a direct task whose alternative is still to have its first round. The job's allocator chooses
-    among the others.
+    among the others, except in rounds that are for what was proposed from outside, see :func:`_proposals_turn`.
 
     Args:
         slots: devices that the job could use.
@@ -101,11 +111,17 @@ def _next_tuned(
     """
     most = max(slots, 1) + (0 if trial_limited(job) else 1)
     waiting = _behind_alternatives(job)
-    free = {
-        task.id for task in open_tasks(job) if not task.proposing and task.in_flight < most and task.id not in waiting
-    }
+    lost = dominated(job)
+    free = [
+        task
+        for task in job.tasks
+        if _open(task, lost) and not task.proposing and task.in_flight < most and task.id not in waiting
+    ]
+    searched = {task.id for task in free if _searched(task, lost)}
     allocator = make_allocator(job.options.allocator, job.options.seed)
-    choice = _allocate(allocator, job, free, common) if free else None
+    choice = _proposals_turn(job, free, bool(searched))
+    if choice is None and searched:
+        choice = _allocate(allocator, job, searched, common)
     if choice is None:
         return None
     task = next(task for task in job.tasks if task.id == choice.task)
@@ -114,6 +130,21 @@ def _next_tuned(
     second = len(task.history) + task.in_flight == 1
     size = round_size(job, NextRound(task.fresh, second, unseen, tuned, allocator.small_first_rounds))
     return _opened(job, choice, size, baseline=task.rounds == 0) if size > 0 else None
+
+
+def _proposals_turn(job: JobSnapshot, free: Collection[TaskSnapshot], searched: bool) -> Choice | None:
+    """The task with most waiting proposals, in rounds that are theirs; None where the allocator is to choose.
+
+    Of all rounds, the part ``proposal_share`` is theirs, evenly spread; every one where no searcher goes on.
+    """
+    waiting = [task for task in free if task.proposed]
+    if not waiting:
+        return None
+    share, number = job.options.proposal_share, job.next_number
+    if searched and math.floor(number * share) == math.floor((number - 1) * share):
+        return None
+    task = max(waiting, key=lambda task: (task.proposed, -task.id))
+    return Choice(task.id, {}, f"{task.proposed} proposed candidates wait for a measurement")
 
 
 def _opened(job: JobSnapshot, choice: Choice, size: int, *, baseline: bool) -> tuple[OpenRound, JobSnapshot]:
@@ -143,6 +174,7 @@ def _with_open(job: JobSnapshot, chosen: TaskSnapshot, size: int) -> JobSnapshot
         proposing=True,
         rounds=chosen.rounds + 1,
         trials_in_flight=chosen.trials_in_flight + size,
+        proposed=max(0, chosen.proposed - places_for_proposals(job.options.proposal_share, size)),
     )
     tasks = tuple(opened if task.id == chosen.id else task for task in job.tasks)
     return replace(job, tasks=tasks, trials_in_flight=job.trials_in_flight + size, next_number=job.next_number + 1)

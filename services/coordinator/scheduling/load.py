@@ -117,6 +117,7 @@ def _task(row: scheduling.TaskRow, job: Job, history: History, ids: Mapping[str,
         in_flight=total.in_flight,
         proposing=total.proposing > 0,
         rounds=total.opened,
+        proposed=row.proposed,
         alternative_of=None if direct is None else ids.get(direct),
         shared=(job.target_hash or "", row.workload_hash) if job.warm_start else None,
     )

@@ -12,7 +12,7 @@ from sqlalchemy.exc import NoResultFound
 from sqlalchemy.orm import Session
 
 from db import clock
-from db.models import Batch, CostModelRow, Device, Evaluation, Job, Listing, Model, RecordImport, Round
+from db.models import Batch, CostModelRow, Device, Evaluation, Job, Listing, Model, ProposalSet, RecordImport, Round
 from db.models.work import NOUNS, Work
 from db.queries import devices, fleet, import_queue, scheduling
 from db.transactions import locks, outcomes, work
@@ -25,7 +25,7 @@ from tunesmith.messages import Message
 from tunesmith.states import WorkState
 
 log = logging.getLogger(__name__)
-KINDS: tuple[Any, ...] = (Model, Job, Round, Batch, Evaluation, CostModelRow, RecordImport, Listing)
+KINDS: tuple[Any, ...] = (Model, Job, Round, Batch, Evaluation, CostModelRow, RecordImport, Listing, ProposalSet)
 MAX_CLAIM_WAIT = 300.0
 MAX_MESSAGES_PER_PASS = 50
 """Messages sent in one look at most, so that a look stays short."""

@@ -32,6 +32,7 @@ class TaskSnapshot:
         in_flight: rounds under way, proposals included.
         proposing: True while one of them is being proposed.
         rounds: rounds ever opened.
+        proposed: valid candidates that were proposed from outside and are in no batch.
         alternative_of: id of the direct task that this one may replace; None for a direct one.
         shared: target and workload, which jobs may tune in common; None where this job keeps to itself.
     """
@@ -55,6 +56,7 @@ class TaskSnapshot:
     in_flight: int = 0
     proposing: bool = False
     rounds: int = 0
+    proposed: int = 0
     alternative_of: int | None = None
     shared: tuple[str, str] | None = None
 

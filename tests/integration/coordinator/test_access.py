@@ -53,6 +53,9 @@ def example(method: str, path: str, it: Owned) -> Call:
         ("POST", "/v1/jobs/{job_id}/pause"): Call(),
         ("POST", "/v1/jobs/{job_id}/resume"): Call(),
         ("POST", "/v1/jobs/{job_id}/trials/{trial_id}/program"): Call(202),
+        ("POST", "/v1/jobs/{job_id}/tasks/{task_id}/proposals"): Call(
+            422, json={"candidates": [{"sketch": "none of it", "knobs": {}}]}
+        ),
         ("DELETE", "/v1/jobs/{job_id}"): Call(204, path={"job_id": it.finished}),
         ("POST", "/v1/records/export"): Call(json={"family": "matmul"}),
         ("POST", "/v1/records/import"): Call(202, files={"file": ("r.parquet", f"rows of {it.marks}".encode())}),

@@ -40,7 +40,18 @@ def server(monkeypatch):
     def connect(url, key=None):
         return Client(url or "http://server", key, transport=httpx2.MockTransport(handler))
 
-    for module in ("jobs", "best", "costmodels", "devices", "keys", "models", "records", "trials", "workloads"):
+    for module in (
+        "jobs",
+        "best",
+        "costmodels",
+        "devices",
+        "keys",
+        "models",
+        "propose",
+        "records",
+        "trials",
+        "workloads",
+    ):
         monkeypatch.setattr(f"tunesmith.cli.{module}.connect", connect)
     monkeypatch.setattr(tune, "Client", connect)
     answers["seen"] = seen

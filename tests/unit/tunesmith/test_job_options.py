@@ -43,6 +43,7 @@ OTHER = JobOptions(
     space="tvm",
     precision="auto",
     tolerance=0.02,
+    proposal_share=0.5,
 )
 
 

@@ -21,6 +21,7 @@ SCHEMAS = {
     5: "e8d600e9c137cd08",
     6: "cc34af11fc22b332",
     7: "7b8d428040bcbbda",
+    8: "caa9d2f7edb66f91",
 }
 """Hash of all schemas by version. A change of a message needs a new version and a new line here; lines of versions that
 were released never change."""

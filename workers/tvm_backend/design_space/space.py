@@ -186,6 +186,14 @@ class TraceSpace(Resolver):
         sch = self._replayer.replay(self._bodies[str(candidate.sketch)], candidate.decisions)
         return tir.trace_json(sch.trace)
 
+    def why_invalid(self, candidate: Candidate) -> str:
+        """Why a candidate that :meth:`resolve` calls invalid is so, in a sentence."""
+        try:
+            self.trace(candidate)
+        except InvalidCandidate as error:
+            return error.detail
+        return "its program does not fit the target"
+
     def _rows(self, batch: PointBatch, points: list[_Point]) -> tuple[PointBatch, Bools]:
         valid = np.array([p.canonical is not None for p in points], dtype=np.bool_)
         resolved = PointBatch(batch.sketch.copy(), batch.choice.copy())
