@@ -1,6 +1,7 @@
 """Write the pages of ``docs/reference/`` that the code itself is the source of: ``python -m tools.reference``.
 
-With ``--check`` nothing is written and the exit status says whether the pages are up to date. Without TVM.
+With ``--check`` nothing is written and the exit status says whether the pages are up to date. The page of Python needs
+TVM and PyTorch.
 """
 
 from __future__ import annotations
@@ -323,20 +324,16 @@ def _figures(default: Any) -> str:
 
 def python() -> str:
     """``python.md``: what ``import tunesmith`` has."""
-    import tunesmith
-    from tools.reference_python import page
+    from tools.reference_python import python_page
 
-    names = {f"tunesmith.{name}": getattr(tunesmith, name) for name in ("tune", "TunedModel")}
-    return "\n".join(
-        [
-            "# Python\n",
-            MARK,
-            "`import tunesmith` loads nothing else: each name below is imported when it is used. See "
-            "[the guide](../how-to/tune-from-python.md), [`tunesmith.torch`](../how-to/torch-compile.md) and "
-            "[`tunesmith.tvm`](../how-to/your-own-tvm-pipeline.md). `tunesmith.client` has the client of REST.\n",
-            *page(names, table),
-        ]
-    )
+    return python_page(MARK, table)
+
+
+def client() -> str:
+    """``client.md``: the client of the REST API."""
+    from tools.reference_python import client_page
+
+    return client_page(MARK, table)
 
 
 PAGES = {
@@ -351,6 +348,7 @@ PAGES = {
     "access.md": access,
     "cpu-model.md": cpu_model,
     "python.md": python,
+    "client.md": client,
 }
 
 

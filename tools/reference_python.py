@@ -5,10 +5,14 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 Table = Callable[[list[str], list[list[str]]], str]
 HEADS = ("Args", "Attributes", "Returns", "Raises")
+COLUMN = {"Args": "argument", "Attributes": "attribute", "Raises": "error"}
+CALLED = {"TunedModel": "tuned"}
+"""What objects of a class are called where they are functions."""
 HEAD = re.compile(rf"^({'|'.join(HEADS)}):$", re.MULTILINE)
 ITEM = re.compile(r"^    (\S[^:\n]*): ((?:.*(?:\n        .*)*))", re.MULTILINE)
 
@@ -32,14 +36,22 @@ def described(name: str, documented: Any, table: Table, level: int = 2) -> Itera
             yield f"Returns: {_plain(parts[head])}\n"
         elif head in parts:
             rows = [[f"`{key}`", _plain(meaning)] for key, meaning in ITEM.findall(parts[head])]
-            yield table([{"Args": "argument", "Attributes": "attribute", "Raises": "error"}[head], ""], rows)
+            yield table([COLUMN[head], ""], rows)
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
     """The public members of a class that are its own, and how it is called."""
-    for name, member in vars(cls).items():
+    for name, member in sorted(_members(cls), key=lambda each: each[0] != "__call__"):
         if name == "__call__" or (not name.startswith("_") and (callable(member) or isinstance(member, property))):
             yield name, member
+
+
+def _members(cls: type) -> Iterator[tuple[str, Any]]:
+    """What a class has, and the private bases that make up its face, such as the parts of the client."""
+    yield from vars(cls).items()
+    for base in cls.__bases__:
+        if base.__module__.startswith("tunesmith.client"):
+            yield from _members(base)
 
 
 def page(names: dict[str, Any], table: Table) -> list[str]:
@@ -51,13 +63,26 @@ def page(names: dict[str, Any], table: Table) -> list[str]:
             continue
         text, found = sections(documented)
         parts += [f"## `{name}`\n", f"{text}\n"]
-        if "Attributes" in found:
-            rows = [[f"`{key}`", _plain(meaning)] for key, meaning in ITEM.findall(found["Attributes"])]
-            parts.append(table(["attribute", ""], rows))
+        if "Args" in found:
+            parts.insert(-1, f"```\n{name}{_layout(inspect.signature(vars(documented)['__init__']))}\n```\n")
+        parts += tables(found, table)
         for member, value in members(documented):
-            own = "tuned" if member == "__call__" else f"{name.rpartition('.')[2]}.{member}"
-            parts += described(own, value, table, level=3)
+            parts += described(own_name(name, member), value, table, level=3)
     return parts
+
+
+def tables(found: dict[str, str], table: Table) -> Iterator[str]:
+    """The sections of a class as tables."""
+    for head in ("Args", "Attributes", "Raises"):
+        if head in found:
+            rows = [[f"`{key}`", _plain(meaning)] for key, meaning in ITEM.findall(found[head])]
+            yield table([COLUMN[head], ""], rows)
+
+
+def own_name(cls: str, member: str) -> str:
+    """What a member is called by users; an object that is called, by what it is."""
+    name = cls.rpartition(".")[2]
+    return CALLED.get(name, name.lower()) if member == "__call__" else f"{name}.{member}"
 
 
 def _plain(text: str) -> str:
@@ -79,5 +104,42 @@ def _layout(signature: inspect.Signature) -> str:
 
 def _parameter(each: inspect.Parameter) -> str:
     stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(each.kind, "")
-    default = "" if each.default is inspect.Parameter.empty else f" = {each.default!r}"
+    shown = getattr(each.default, "__name__", None) or repr(each.default)
+    default = "" if each.default is inspect.Parameter.empty else f" = {shown}"
     return f"{stars}{each.name}: {each.annotation}{default}"
+
+
+def python_page(mark: str, table: Table) -> str:
+    """``python.md``: what ``import tunesmith`` has."""
+    import tunesmith
+
+    rooms = {"": ("tune", "TunedModel"), "torch.": tunesmith.torch.__all__, "tvm.": tunesmith.tvm.__all__}
+    paths = [f"{room}{name}" for room, names in rooms.items() for name in names]
+    names = {f"tunesmith.{path}": attrgetter(path)(tunesmith) for path in paths}
+    return "\n".join(
+        [
+            "# Python\n",
+            mark,
+            "`import tunesmith` loads nothing else: each name below is imported when it is used. See "
+            "[the guide](../how-to/tune-from-python.md), [`tunesmith.torch`](../how-to/torch-compile.md) and "
+            "[`tunesmith.tvm`](../how-to/your-own-tvm-pipeline.md). `tunesmith.client` has "
+            "[the client of REST](client.md).\n",
+            *page(names, table),
+        ]
+    )
+
+
+def client_page(mark: str, table: Table) -> str:
+    """``client.md``: the client of the REST API."""
+    from tunesmith.client import Client, EmbeddedStack
+
+    return "\n".join(
+        [
+            "# Python client\n",
+            mark,
+            "`from tunesmith.client import Client` needs no extra. A method for each thing that [REST](rest.md) does; "
+            "latencies and durations are in seconds. Errors are those of [the list](errors.md); each method may also "
+            "raise `ServerUnreachable` and `Unauthorized`.\n",
+            *page({"tunesmith.client.Client": Client, "tunesmith.client.EmbeddedStack": EmbeddedStack}, table),
+        ]
+    )

@@ -25,9 +25,8 @@ INLINE_LIMIT = 1_000_000
 INGEST, SEARCH, TRAIN, RECORD = "ingest", "search", "train", "record"
 Name = Annotated[str, StringConstraints(max_length=200)]
 Ticket = Annotated[str, StringConstraints(max_length=64)]
-Samples = Annotated[list[float], Field(max_length=1000)]
-"""Seconds, one per repeat."""
-
+Samples = Annotated[list[float], Field(max_length=1000)]  # seconds, one per repeat
+DeviceClass = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 CORE_QUEUES = (INGEST, SEARCH, TRAIN, RECORD)
 
 
@@ -368,13 +367,10 @@ class Calibration(Part):
 class Unreadable(Part):
     """A message that a worker took off its queue and cannot read."""
 
-    message: Name
-    """Name of the message's task."""
-    row: Name
-    """Id of the row that it is about."""
+    message: Name  # name of the message's task
+    row: Name  # id of the row that it is about
     attempt: int
-    speaks: int = VERSION
-    """The version of messages that the worker reads."""
+    speaks: int = VERSION  # the version of messages that the worker reads
     reason: Annotated[str, StringConstraints(max_length=500)]
 
 
@@ -387,9 +383,7 @@ class DeviceReport(Message):
     name: Name
     """Stable name of the device: host and key."""
     host: Name
-    device_classes: Annotated[
-        list[Annotated[str, StringConstraints(min_length=1, max_length=100)]], Field(max_length=1024)
-    ]
+    device_classes: Annotated[list[DeviceClass], Field(max_length=1024)]
     target: dict[str, Any]
     cores: int = Field(ge=0, le=65536)
     simulated: bool = False

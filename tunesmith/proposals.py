@@ -34,6 +34,7 @@ class ProposalState(str, enum.Enum):
 
     JUDGING = "judging"  # a worker is to say whether it is valid
     REFUSED = "refused"  # it does not apply, or is a program that the task had already
+    JUDGED = "judged"  # valid, and was not to be measured
     WAITING = "waiting"  # for a place in a batch
     MEASURING = "measuring"
     MEASURED = "measured"

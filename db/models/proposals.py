@@ -12,7 +12,7 @@ from db.models.jobs import BigId
 from tunesmith.proposals import MAX_AUTHOR, MAX_REASON
 from tunesmith.states import WorkState
 
-WAITING, WAITING_SQLITE = "valid IS true AND batch_id IS NULL", "valid IS 1 AND batch_id IS NULL"
+WAITING, WAITING_SQLITE = (f"measure IS {true} AND valid IS {true} AND batch_id IS NULL" for true in ("true", "1"))
 
 
 class ProposalSet(Base, Created, Leased):
@@ -39,6 +39,7 @@ class Proposal(Base):
     sketch_hash: Mapped[str] = mapped_column(ForeignKey("sketches.hash"))
     decisions: Mapped[list[Any]]  # in canonical form once it was judged
     given: Mapped[str] = mapped_column(String(64))  # hash of sketch and decisions as they were proposed
+    measure: Mapped[bool] = mapped_column(default=True)  # False: only judged
     valid: Mapped[bool | None]  # None until it was judged
     reason: Mapped[str | None] = mapped_column(String(MAX_REASON))
     estimate: Mapped[float | None]  # seconds, by the static model
@@ -46,7 +47,7 @@ class Proposal(Base):
     batch_id: Mapped[int | None] = mapped_column(ForeignKey("batches.id", ondelete="SET NULL"), index=True)
     index: Mapped[int | None]
     __table_args__ = (
-        UniqueConstraint("job_task_id", "given"),
+        UniqueConstraint("job_task_id", "given", "measure"),
         Index("ix_proposals_job_task_id_id", "job_task_id", "id"),
         Index(
             "ix_proposals_waiting",

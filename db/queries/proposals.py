@@ -40,6 +40,8 @@ class ProposalRow:
             return ProposalState.REFUSED
         if self.record is not None:
             return ProposalState.MEASURED if self.record.latency is not None else ProposalState.FAILED
+        if not row.measure:
+            return ProposalState.JUDGED
         over = self.job in CLOSED
         if self.batch is None:
             return ProposalState.DROPPED if over else ProposalState.WAITING
@@ -83,20 +85,25 @@ def count(session: Session, task_id: int) -> int:
 
 def count_open(session: Session, task_id: int) -> int:
     """Proposals of a task that wait for a verdict or a place in a batch."""
+    wanted = Proposal.measure.is_(True)
     undecided = sa.and_(Proposal.valid.is_(None), ProposalSet.state.in_((WorkState.QUEUED, WorkState.RUNNING)))
-    waiting = sa.and_(Proposal.valid.is_(True), Proposal.batch_id.is_(None))
     query = sa.select(sa.func.count()).select_from(Proposal).join(ProposalSet, Proposal.set_id == ProposalSet.id)
-    return session.scalar(query.where(Proposal.job_task_id == task_id, sa.or_(undecided, waiting))) or 0
+    return session.scalar(query.where(Proposal.job_task_id == task_id, wanted, sa.or_(undecided, _waiting()))) or 0
 
 
 def counts_waiting(session: Session, job_ids: Collection[str]) -> dict[int, int]:
     """Valid proposals without a place in a batch, by task."""
     query: Any = (
         sa.select(Proposal.job_task_id, sa.func.count())
-        .where(Proposal.job_id.in_(job_ids), Proposal.valid.is_(True), Proposal.batch_id.is_(None))
+        .where(Proposal.job_id.in_(job_ids), _waiting())
         .group_by(Proposal.job_task_id)
     )
     return dict(session.execute(query).all())
+
+
+def _waiting() -> sa.ColumnElement[bool]:
+    """Valid, to be measured, and in no batch yet; there is an index of these."""
+    return sa.and_(Proposal.measure.is_(True), Proposal.valid.is_(True), Proposal.batch_id.is_(None))
 
 
 def waiting(session: Session, task_id: int) -> list[Waiting]:
@@ -107,8 +114,7 @@ def waiting(session: Session, task_id: int) -> list[Waiting]:
         .where(
             Proposal.job_id == JobTask.job_id,
             Proposal.job_task_id == task_id,
-            Proposal.valid.is_(True),
-            Proposal.batch_id.is_(None),
+            _waiting(),
         )
         .order_by(Proposal.id)
     )
@@ -131,7 +137,7 @@ def earlier(
     """
     found: dict[Candidate, str] = {}
     proposed = sa.select(Proposal.id, Proposal.sketch_hash, Proposal.decisions).where(
-        Proposal.job_task_id == task_id, Proposal.sketch_hash.in_(sketches)
+        Proposal.job_task_id == task_id, Proposal.measure.is_(True), Proposal.sketch_hash.in_(sketches)
     )
     if not_set is not None:
         proposed = proposed.where(Proposal.set_id != not_set, Proposal.valid.is_(True))
@@ -141,9 +147,9 @@ def earlier(
     return found
 
 
-def given_keys(session: Session, task_id: int) -> dict[str, str]:
-    """A task's proposals in words, by :func:`given_key`."""
-    query = sa.select(Proposal.given, Proposal.id).where(Proposal.job_task_id == task_id)
+def given_keys(session: Session, task_id: int, *, measure: bool) -> dict[str, str]:
+    """A task's proposals in words, by :func:`given_key`: those that are to be measured, or those that are not."""
+    query = sa.select(Proposal.given, Proposal.id).where(Proposal.job_task_id == task_id, Proposal.measure.is_(measure))
     return {key: f"proposal {found}" for key, found in session.execute(query)}
 
 

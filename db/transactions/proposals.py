@@ -36,9 +36,18 @@ class Verdict:
 
 
 def add(
-    session: Session, task: JobTask, candidates: Sequence[Candidate], source: ProposalSource, author: str
+    session: Session,
+    task: JobTask,
+    candidates: Sequence[Candidate],
+    source: ProposalSource,
+    author: str,
+    *,
+    measure: bool = True,
 ) -> ProposalSet:
-    """A new set, to be judged. The candidates are points of the task's space, each of them new to the task."""
+    """A new set, to be judged, and to be measured if ``measure`` says so.
+
+    The candidates are points of the task's space, each of them new to the task.
+    """
     found = ProposalSet(job_id=task.job_id, job_task_id=task.id, source=source.value, author=author)
     session.add(found)
     session.flush()
@@ -52,6 +61,7 @@ def add(
                 sketch_hash=sketch,
                 decisions=decisions,
                 given=given_key(candidate),
+                measure=measure,
             )
         )
     session.flush()

@@ -21,12 +21,13 @@ import httpx2
 import numpy as np
 import onnx
 import own_pipeline
+import proposing
 import pytest
 from browser_pages import visitor
 from onnx import TensorProto, helper
 from simulated_device import simulated_device
 from small_nets import Net, by_onnxruntime
-from stack_probe import check_records, children, kill, nothing_left, processes, wait_for
+from stack_probe import check_records, children, kill, more_trials, nothing_left, processes, trials, wait_for
 
 from benchmarks.harness import jobs
 from benchmarks.operators.onnx_models import write_operator
@@ -110,6 +111,10 @@ def test_two_jobs_share_the_machine_and_cancelling_one_leaves_the_other(client):
     assert list(client.follow(kept.id))
     (line,) = client.best(kept.id)
     assert line["provenance"]["job"] == kept.id
+
+
+def test_what_is_proposed_is_measured_next_to_the_searchers_own(client):
+    proposing.check_proposals(client, "gemm:112x96x80:float32", WAIT, **UNCHECKED)
 
 
 def test_a_collecting_job_that_was_interrupted_is_found_again_and_runs_add_up(stack, client, capsys, tmp_path):
@@ -364,15 +369,6 @@ def test_a_worker_without_a_cuda_compiler_refuses_its_class(stack, stack_env, tm
     assert problem["code"] == "missing_dependency"
     assert "nvcc" in problem["detail"]
     assert "tunesmith[cuda]" in problem["detail"]
-
-
-def trials(client, job_id):
-    return client.job(job_id, patience=WAIT).progress.trials
-
-
-def more_trials(client, job_id, what):
-    before = trials(client, job_id)
-    wait_for(lambda: trials(client, job_id) > before, what, WAIT)
 
 
 @pytest.mark.timeout(400)

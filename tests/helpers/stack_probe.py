@@ -72,6 +72,17 @@ def wait_for(question: Callable[[], Value], what: str, within: float = 60.0, eve
     raise AssertionError(f"not within {within:g} s: {what}")
 
 
+def trials(client, job_id, wait=240.0):
+    """Trials of a job so far; a server that restarts meanwhile is waited for."""
+    return client.job(job_id, patience=wait).progress.trials
+
+
+def more_trials(client, job_id, what, wait=240.0):
+    """Wait until a job has more trials than now."""
+    before = trials(client, job_id, wait)
+    wait_for(lambda: trials(client, job_id, wait) > before, what, wait)
+
+
 def nothing_left(data_dir: Path, within: float) -> bool:
     """True once no process of the stack is left."""
     end = time.monotonic() + within

@@ -28,6 +28,7 @@ class ProposalRequest(Body):
 
     candidates: list[ProposedCandidate] = Field(min_length=1, max_length=MAX_PROPOSALS)
     source: ProposalSource = Field(ProposalSource.SCRIPT, description="Who proposes.")
+    measure: bool = Field(True, description="False: only say which are valid and what is expected of them.")
     author: str = Field("", max_length=MAX_AUTHOR, description="A name for it, for people.")
 
 

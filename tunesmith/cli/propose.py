@@ -36,6 +36,9 @@ def propose(
     like: Annotated[int | None, typer.Option(help="With --knob: change this trial, not the champion.", min=0)] = None,
     source: Annotated[ProposalSource, typer.Option(help="Who proposes.")] = ProposalSource.PERSON,
     author: Annotated[str | None, typer.Option(help="A name for it (default: the user's).")] = None,
+    judge: Annotated[
+        bool, typer.Option("--judge", help="Only say which are valid and what is expected of them.")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until they are measured.")] = False,
     as_json: Json = False,
     server: Server = None,
@@ -50,7 +53,8 @@ def propose(
         job = chosen(client, job)
         if changes:
             given = [_changed(client, job, task, like, changes)]
-        found = client.propose(job, task, given, source=source, author=_user() if author is None else author)
+        name = _user() if author is None else author
+        found = client.propose(job, task, given, source=source, author=name, measure=not judge)
         if wait:
             found = client.wait_proposals(job, task, [each.id for each in found])
     emit([each.model_dump(mode="json") for each in found], listed(found), as_json)

@@ -26,6 +26,7 @@ class Proposals:
         *,
         source: ProposalSource | str = ProposalSource.SCRIPT,
         author: str = "",
+        measure: bool = True,
         timeout: float = 60.0,
         poll: float = 0.2,
     ) -> list[ProposalBody]:
@@ -38,12 +39,14 @@ class Proposals:
                 by name for each knob of that sketch.
             source: ``person``, ``script`` or ``agent``.
             author: a name for it, for people.
+            measure: False only asks which are valid and what is expected of them.
             timeout: seconds to wait for the verdicts; 0 returns at once.
             poll: seconds between two looks.
 
         Returns:
-            The proposals in the order given: ``waiting`` for a measurement, or ``refused`` with the reason, and with
-            ``estimate`` in seconds where the static model has one. After ``timeout`` they may still be ``judging``.
+            The proposals in the order given: ``waiting`` for a measurement, ``judged`` if there is to be none, or
+            ``refused`` with the reason; with ``estimate`` in seconds where the static model has one. After ``timeout``
+            they may still be ``judging``.
 
         Raises:
             InvalidProposal: UnknownSketch, UnknownKnob, MissingKnob or KnobOutOfRange; nothing is taken in then.
@@ -53,7 +56,7 @@ class Proposals:
         """
         body = {"candidates": [dict(each) for each in candidates], "source": str(ProposalSource(source).value)}
         path = f"/v1/jobs/{job_id}/tasks/{task_id}/proposals"
-        answer = self._transport.request("POST", path, json={**body, "author": author}).json()
+        answer = self._transport.request("POST", path, json={**body, "author": author, "measure": measure}).json()
         found = [ProposalBody.read(item) for item in answer["items"]]
         end, first = time.monotonic() + timeout, found[0].id - 1
         while any(each.state is ProposalState.JUDGING for each in found) and time.monotonic() < end:
@@ -85,7 +88,7 @@ class Proposals:
         """Wait until proposals are measured, or will not be.
 
         Args:
-            ids: of the proposals.
+            ids: ids of the proposals.
             timeout: seconds to wait; None: as long as the job goes on.
             poll: seconds between two looks.
 

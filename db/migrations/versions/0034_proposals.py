@@ -8,8 +8,8 @@ from sqlalchemy.dialects.postgresql import JSONB
 
 JSON = sa.JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-WAITING = sa.text("valid IS true AND batch_id IS NULL")
-WAITING_SQLITE = sa.text("valid IS 1 AND batch_id IS NULL")
+WAITING = sa.text("measure IS true AND valid IS true AND batch_id IS NULL")
+WAITING_SQLITE = sa.text("measure IS 1 AND valid IS 1 AND batch_id IS NULL")
 
 revision = "0034"
 down_revision = "0033"
@@ -50,6 +50,7 @@ def upgrade() -> None:
         sa.Column("sketch_hash", sa.String(64), nullable=False),
         sa.Column("decisions", JSON, nullable=False),
         sa.Column("given", sa.String(64), nullable=False),
+        sa.Column("measure", sa.Boolean(), nullable=False),
         sa.Column("valid", sa.Boolean(), nullable=True),
         sa.Column("reason", sa.String(500), nullable=True),
         sa.Column("estimate", sa.Double(), nullable=True),
@@ -68,7 +69,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(
             ["batch_id"], ["batches.id"], name="fk_proposals_batch_id_batches", ondelete="SET NULL"
         ),
-        sa.UniqueConstraint("job_task_id", "given", name="uq_proposals_job_task_id"),
+        sa.UniqueConstraint("job_task_id", "given", "measure", name="uq_proposals_job_task_id"),
         sqlite_autoincrement=True,
     )
     op.create_index("ix_proposals_set_id", "proposals", ["set_id"])

@@ -135,7 +135,7 @@ def _next_tuned(
 def _proposals_turn(job: JobSnapshot, free: Collection[TaskSnapshot], searched: bool) -> Choice | None:
     """The task with most waiting proposals, in rounds that are theirs; None where the allocator is to choose.
 
-    Of all rounds, the part ``proposal_share`` is theirs, evenly spread; every one where no searcher goes on.
+    The part ``proposal_share`` of all rounds is theirs, evenly spread. Where no searcher goes on every round is.
     """
     waiting = [task for task in free if task.proposed]
     if not waiting:

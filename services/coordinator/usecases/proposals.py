@@ -41,15 +41,15 @@ def propose(
     def work(session: Session) -> list[ProposalBody]:
         job = visible(session, caller, job_id, lock=True)
         task = visible_task(session, caller, job_id, task_id)
-        _check_open(session, job, task, len(request.candidates))
+        _check_open(session, job, task, len(request.candidates) if request.measure else 0)
         bodies = sketches.get(session, task.sketches)
         named = {key: NamedSketch.of(key, bodies[key]) for key in task.sketches if key in bodies}
         given = [
             candidate_of(each.sketch, each.knobs, named, f"candidates.{index}")
             for index, each in enumerate(request.candidates)
         ]
-        _check_new(session, task, given)
-        made = proposals.add(session, task, given, request.source, request.author)
+        _check_new(session, task, given, request.measure)
+        made = proposals.add(session, task, given, request.source, request.author, measure=request.measure)
         return described_rows(session, rows.page(session, task.id, set_id=made.id))
 
     return context.write(work)
@@ -71,10 +71,10 @@ def _check_open(session: Session, job: Job, task: JobTask, count: int) -> None:
         raise ProposalsRefused(detail, field="candidates", value=count)
 
 
-def _check_new(session: Session, task: JobTask, given: Sequence[Candidate]) -> None:
+def _check_new(session: Session, task: JobTask, given: Sequence[Candidate], measure: bool) -> None:
     """Raises DuplicateProposal for a candidate that the task has already, or that the request has twice."""
     known = rows.earlier(session, task.id, {str(each.sketch) for each in given})
-    keys = rows.given_keys(session, task.id)
+    keys = rows.given_keys(session, task.id, measure=measure)
     known.update(dict.fromkeys(tasks.pending(session, task.id), "a candidate that is being measured"))
     for index, candidate in enumerate(given):
         same = known.get(candidate) or keys.get(rows.given_key(candidate))

@@ -98,10 +98,16 @@ def test_proposals_are_judged_then_measured_beside_the_searchers(served: Served)
     assert all(each["estimate"] is None or 0 < each["estimate"] < 1 for each in found)
     assert any(each["estimate"] for each in found), "the static model knows some"
 
+    assert served.post(*tiled(served.space(), (8, 4)), measure=False).status_code == 202
+    assert served.judged()[-1]["state"] == "judged"
+    problem(served.post(*tiled(served.space(), (8, 4)), measure=False), 409, "duplicate_proposal")
+
     batch = core_flow.propose(served.core, size=6)
     assert len(batch.candidates) == 6
     after = served.listed()
-    assert [each["state"] for each in after] == ["measuring"] * 3 + ["waiting"], "half of the places are theirs"
+    assert [each["state"] for each in after] == ["measuring"] * 3 + ["waiting", "judged"], (
+        "half of the places are theirs"
+    )
     core_flow.report(served.core, batch)
     after = served.listed()
     assert {each["state"] for each in after[:3]} <= {"measured", "failed"}

@@ -32,7 +32,12 @@ def test_a_file_is_proposed_and_waited_for(run, server, tmp_path):
     status, shown, said = run("propose", "j-1", "3", str(file), "--author", "ann", "--source", "agent", "--wait")
     assert status == 0, said
     assert "measured  1.5 ms" in shown
-    body = {"candidates": [{"sketch": "ab", "knobs": {"unroll": 1}}], "source": "agent", "author": "ann"}
+    body = {
+        "candidates": [{"sketch": "ab", "knobs": {"unroll": 1}}],
+        "source": "agent",
+        "author": "ann",
+        "measure": True,
+    }
     assert sent(server) == body
     server[f"GET {PATH}/proposals"] = waiting
     assert "200 µs" in run("trials", "proposals", "j-1", "3")[1]
