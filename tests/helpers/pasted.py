@@ -20,8 +20,9 @@ BUDGETS = (
     (re.compile(r"(--time 20\b)"), r"\1 --trials 3"),
     (re.compile(r"((?:--trials |trials=|\"trials\": ))8\b"), r"\g<1>2"),
     (re.compile(r"\btime=60\b"), "trials=0"),
+    (re.compile(r"--time 1$", re.MULTILINE), "--time 0.2"),
 )
-"""What the jobs of the documents may cost, and what they cost here."""
+"""What the jobs and the comparison of the documents may cost, and what they cost here."""
 SHELL = ("bash", "-e", "-o", "pipefail", "-c")
 
 

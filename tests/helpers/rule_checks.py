@@ -229,7 +229,9 @@ def fits(rule: Rule, task: Extracted, target: Target) -> int:
 
 def own(task: Extracted, target: Target) -> list[space.SketchBody]:
     """The sketches that are not TVM's, whose postprocessors they lack."""
-    return [body for body in space.generate(task.module, target) if not set(body.postprocs) - {POSTPROC}]
+    made = space.generate_own(task.module, target)
+    assert not {name for body in made for name in body.postprocs} - {POSTPROC}
+    return made
 
 
 def scheduled(task: Extracted, target: Target, each: int, seed: int = 0) -> list[Any]:

@@ -33,7 +33,7 @@ from workers.tvm_backend.run.runner import RpcRunner
 pytestmark = pytest.mark.servers
 TARGET = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 1}
 RUN_MEMORY, BUILD_MEMORY = 1024 * limits.MIB, 512 * limits.MIB
-QUICK = LIMITS.model_copy(update={"build_timeout": 20.0, "run_timeout": 4.0, "finalists": 16})
+QUICK = LIMITS.model_copy(update={"build_timeout": 10.0, "run_timeout": 4.0, "finalists": 16})
 OPERATOR, TRIALS, ONE_IN = "gemm:96x96x96:float32", 16, 3
 
 

@@ -48,11 +48,32 @@ def generate(module: bytes, target: Target, space: str = DEFAULT_SPACE) -> list[
     """
     replayer = Replayer(module, target)
     made = [(sch, replayer.postprocs) for sch in replayer.context.generate_design_space()]
-    widest = None
-    if space != TVM_SPACE:
-        made += [(sch, rules.postprocs(sch)) for sch in rules.schedules(replayer.fresh, target)]
-        args = arguments(replayer.mod)
-        widest = vector_limit.widest(args[-1], target) if args else None
+    if space == TVM_SPACE:
+        return _sketches(made, replayer, None)
+    return _sketches([*made, *_by_our_rules(replayer, target)], replayer, _widest(replayer, target))
+
+
+def generate_own(module: bytes, target: Target) -> list[SketchBody]:
+    """The sketches of :func:`generate` that Tunesmith's rules make, in a part of the time that all of them take."""
+    replayer = Replayer(module, target)
+    return _sketches(_by_our_rules(replayer, target), replayer, _widest(replayer, target))
+
+
+def _by_our_rules(replayer: Replayer, target: Target) -> list[tuple[Schedule, tuple[str, ...]]]:
+    """Schedules, and the postprocessors of each."""
+    return [(sch, rules.postprocs(sch)) for sch in rules.schedules(replayer.fresh, target)]
+
+
+def _widest(replayer: Replayer, target: Target) -> int | None:
+    """Most steps that become one vector."""
+    args = arguments(replayer.mod)
+    return vector_limit.widest(args[-1], target) if args else None
+
+
+def _sketches(
+    made: Sequence[tuple[Schedule, tuple[str, ...]]], replayer: Replayer, widest: int | None
+) -> list[SketchBody]:
+    """Those of schedules, each once."""
     found: dict[str, SketchBody] = {}
     for sch, postprocs in made:
         body = sketch_body(sch, replayer, postprocs, widest)
@@ -108,17 +129,16 @@ def _location_ranges(
         (k.extent, *[1] * (k.parts - 1)) if isinstance(k, PerfectTile) else d
         for k, d in zip(body.knobs, decisions, strict=True)
     ]
-    for base in (decisions, whole):
-        trials = [{i: value} for i in places for value in (-2, BEYOND)]
-        trials += [dict.fromkeys(places, value) for value in (-2, BEYOND)] if len(places) > 1 else []
-        for trial in trials:
-            values = [trial.get(i, d) for i, d in enumerate(base)]
-            try:
-                taken = decisions_of(replayer.apply(body, values), len(values))
-            except InvalidCandidate:
-                continue
-            for i in places:
-                seen[i].add(int(taken[i]))  # type: ignore[arg-type]
+    trials = [{i: value} for i in places for value in (-2, BEYOND)]
+    trials += [dict.fromkeys(places, value) for value in (-2, BEYOND)] if len(places) > 1 else []
+    wanted = [tuple(trial.get(i, d) for i, d in enumerate(base)) for base in (decisions, whole) for trial in trials]
+    for values in dict.fromkeys(wanted):
+        try:
+            taken = decisions_of(replayer.apply(body, values), len(values))
+        except InvalidCandidate:
+            continue
+        for i in places:
+            seen[i].add(int(taken[i]))  # type: ignore[arg-type]
     return {i: (min(values), max(values)) for i, values in seen.items()}
 
 
