@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from tunesmith.cli.options import Cursor, JobId, Json, Key, Limit, RecordOrder, Server, chosen, connect
 from tunesmith.cli.output import emit, seconds, table
@@ -90,7 +91,7 @@ def proposals(
     emit(page.model_dump(mode="json"), listed(page.items), as_json)
 
 
-def listed(found: Sequence[Proposal]) -> str:
+def listed(found: Sequence[Proposal]) -> Table:
     """Proposals as a table."""
     rows = [
         (
