@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tools import intrinsics_of_rows
+from tools import intrinsics_of_rows, intrinsics_of_tiles
 from tunesmith import metaschedule
 from workers.tvm_backend.dot.codes import CODES, WEIGHTS
 from workers.tvm_backend.dot.intrinsics import (
@@ -112,11 +112,15 @@ def main() -> None:
     metaschedule.INTRINSICS.write_text(json.dumps(as_texts(), separators=(",", ":")) + "\n", encoding="utf-8")
 
 
-def as_texts() -> dict[str, list[str]]:
-    """TVM's JSON of each intrinsic: what it computes, and how."""
+def as_texts() -> dict[str, list[Any]]:
+    """TVM's JSON of each intrinsic: what it computes, and how; and the sizes of one that serves several."""
     warm("llvm")
     rows = {dot.name: [_text(each) for each in intrinsics_of_rows.texts(dot)] for dot in ROW_WORDS}
-    return {dot.name: [_json(dot, COMPUTES), _json(dot, _implementation(dot))] for dot in ALL} | rows
+    tiles = {
+        name: [*(intrinsics_of_tiles.with_names(_text(each)) for each in texts), sizes]
+        for name, (*texts, sizes) in intrinsics_of_tiles.all_texts().items()
+    }
+    return {dot.name: [_json(dot, COMPUTES), _json(dot, _implementation(dot))] for dot in ALL} | rows | tiles
 
 
 def _implementation(dot: Dot) -> str:

@@ -86,6 +86,12 @@ class CpuModel:
         TARGET,
         "One instruction multiplies and adds four bytes (AVX512_VNNI, AVX-VNNI): four times the peak.",
     )
+    bf16_tiles: bool = _figure(
+        False, "yes or no", TARGET, "A matrix unit multiplies tiles of pairs of bfloat16 (AMX): 16 times the peak."
+    )
+    i8_tiles: bool = _figure(
+        False, "yes or no", TARGET, "A matrix unit multiplies tiles of bytes (AMX): 32 times the peak."
+    )
     i16_dot: bool = _figure(
         False,
         "yes or no",

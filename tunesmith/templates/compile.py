@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import math
 import os
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def register_intrinsics(path: Path) -> None:
     import tvm
     from tvm.s_tir import TensorIntrin
 
-    for name, parts in json.loads(path.read_text()).items() if path.exists() else ():
+    for name, parts in sized(json.loads(path.read_text())) if path.exists() else ():
         if TensorIntrin.get(name, allow_missing=True) is None:
             try:
                 TensorIntrin.register(name, *map(tvm.ir.load_json, parts))
@@ -80,6 +81,17 @@ def register_intrinsics(path: Path) -> None:
                 raise SystemExit(
                     f"TVM {tvm.__version__} cannot read {path.name}: see README.md for its version"
                 ) from error
+
+
+def sized(texts: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Names and both texts of all intrinsics; one that serves several sizes names these, and comes in each of them."""
+    for name, (what, how, *sizes) in texts.items():
+        axes = sizes[0] if sizes else {}
+        for values in itertools.product(*axes.values()):
+            parts = [name, what, how]
+            for axis, value in zip(axes, values, strict=True):
+                parts = [part.replace(f"{{{axis}}}", str(value)) for part in parts]
+            yield parts[0], parts[1:]
 
 
 def read_params(path: Path, mod: Any) -> dict[str, Any]:

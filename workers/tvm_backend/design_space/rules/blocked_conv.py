@@ -21,9 +21,11 @@ from workers.tvm_backend.design_space.rules.contraction import axes_of, only
 from workers.tvm_backend.design_space.rules.convolution import TiledLoops, in_threads, operands
 from workers.tvm_backend.design_space.rules.dots import accumulate, dot_of, place_widening, seen_by_tiles
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
+from workers.tvm_backend.design_space.rules.matrix import TileLoops, blocks_of_tiles, dot_of_tiles, in_tiles
 from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 from workers.tvm_backend.design_space.rules.stages import variables_of
 from workers.tvm_backend.dot.intrinsics import GROUPS, SUMS, Dot
+from workers.tvm_backend.dot.matrix import COLUMNS, MAX_ROWS, MatrixDot
 
 
 class BlockedConvolution(Rule):
@@ -50,6 +52,19 @@ class BlockedConvolution(Rule):
         rows = max(least, accumulators(cpu) // (limits.scalars * largest_divisor(vectors, limits.vectors)))
         for bands in (False, True):
             yield partial(_schedule, plan=BlockedConvPlan(found, cpu.lanes(), limits, rows, bands, dot))
+        yield from _in_tiles(found, cpu)
+
+
+def _in_tiles(found: BlockedConv, cpu: CpuModel) -> Iterator[Variant]:
+    """With a matrix unit: pixels of a row are a tile's rows, and a block of channels its columns."""
+    pixels = largest_divisor(found.extents[found.width], MAX_ROWS)
+    matrix = dot_of_tiles(cpu, found.weights, pixels, found.extents[found.inputs[1]], of_block=True)
+    if matrix is None or found.lanes != COLUMNS or found.step != 1:
+        return
+    for block in blocks_of_tiles(found.extents[found.height], found.extents[found.channel]):
+        for bands in (False, True):
+            limits = Tile(pixels, block.vectors)
+            yield partial(_schedule, plan=BlockedConvPlan(found, cpu.lanes(), limits, block.scalars, bands, matrix))
 
 
 @dataclass(frozen=True)
@@ -68,6 +83,7 @@ class BlockedConv:
         dtype: data type of Y.
         weights: data type of W.
         pair: position of the loop over what shares a lane, s; None where there is none.
+        step: columns of X from one pixel of Y to the next.
     """
 
     block: str
@@ -82,6 +98,7 @@ class BlockedConv:
     dtype: str
     weights: str = "float32"
     pair: int | None = None
+    step: int = 1
 
     @property
     def lanes(self) -> int:
@@ -108,6 +125,11 @@ class BlockedConvPlan:
     bands: bool
     dot: Dot | None = None
 
+    @property
+    def matrix(self) -> MatrixDot | None:
+        """The instruction of a matrix unit, if it is one."""
+        return self.dot if isinstance(self.dot, MatrixDot) else None
+
 
 def find(sch: Schedule) -> BlockedConv | None:
     """The workload's blocked convolution; None when there is none, or more than one."""
@@ -124,7 +146,7 @@ def match(sch: Schedule, handle: Any) -> BlockedConv | None:
     weights = str(parts.weights.source.dtype)
     if bool(pairs) != (weights in GROUPS) or lane != last or {c, ky, kx, i, *pairs} & set(parts.out):
         return None
-    number, group, *_, inner = parts.source.indices
+    number, group, _, column, inner = parts.source.indices
     of_channels = [parts.variables[o], parts.variables[c]]
     own_channel = [parts.variables[at] for at in (i, *pairs)]
     if (
@@ -148,7 +170,19 @@ def match(sch: Schedule, handle: Any) -> BlockedConv | None:
         str(block.body.buffer.dtype),
         weights,
         pairs[0] if pairs else None,
+        _step(column, parts.variables[x]),
     )
+
+
+def _step(index: Any, variable: Any) -> int:
+    """By what an index moves with a variable; 0 where it is no sum that tells."""
+    if index.same_as(variable):
+        return 1
+    if type(index).__name__ == "Add":
+        return _step(index.a, variable) or _step(index.b, variable)
+    if type(index).__name__ == "Mul" and index.a.same_as(variable):
+        return int(getattr(index.b, "value", 0))
+    return 0
 
 
 def _is_channel(index: Any, variables: list[Any], group: int) -> bool:
@@ -168,14 +202,21 @@ def _schedule(sch: Schedule, plan: BlockedConvPlan) -> None:
     copies = padding.copies(sch, block)
     last = fold(sch, block)
     written = sch.cache_write(block, 0, "local")
+    moved = sch.cache_write(block, 0, "local") if plan.matrix else None
     loops = _tile(sch, block, plan)
+    if moved is not None:
+        sch.reverse_compute_at(moved, loops.columns, preserve_unit_loops=True)
     threads = in_threads(sch, written, last, loops)
     for name in copies:
         padding.place(sch, sch.get_sblock(name), plan.vector, threads if plan.bands else None)
     sch.unroll(loops.kernel)
     sch.split(sch.get_loops(written)[-1], [None, plan.vector], preserve_unit_iters=True)
     innermost(sch, written, 5)
-    accumulate(sch, block, loops.reduction, 5, plan.dot)
+    if plan.matrix is not None:
+        *around, rows, _, _, _ = sch.get_loops(block)[-7:]
+        in_tiles(sch, block, moved, 3, loops.reduction, TileLoops(tuple(around), rows), plan.matrix)
+    else:
+        accumulate(sch, block, loops.reduction, 5, plan.dot)
 
 
 def _tile(sch: Schedule, block: Any, plan: BlockedConvPlan) -> TiledLoops:
@@ -190,7 +231,13 @@ def _tile(sch: Schedule, block: Any, plan: BlockedConvPlan) -> TiledLoops:
     vector = plan.vector if plan.dot is None else plan.dot.lanes
     register, lane = sch.split(lane, [None, vector], preserve_unit_iters=True)
     l0, l1 = sch.split(register, sch.sample_perfect_tile(register, 2, plan.tile.vectors), preserve_unit_iters=True)
-    x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
+    if plan.matrix is None:
+        x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
+    else:
+        x0, x1 = sch.split(x, [None, plan.matrix.rows], preserve_unit_iters=True)
     kx0, kx1 = sch.split(kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
-    sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, l1, lane, *pair)
+    if plan.matrix is None:
+        sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, l1, lane, *pair)
+    else:
+        sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, kx1, y1, o1, l1, x1, lane, i, *pair)
     return TiledLoops((n, *bands) if plan.bands else (n, o0, l0, y0), x0, c, kx1)

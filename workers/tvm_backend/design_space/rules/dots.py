@@ -15,6 +15,7 @@ from workers.tvm_backend.design_space.rules.registers import innermost
 from workers.tvm_backend.dot.bits import BITS, widened_load
 from workers.tvm_backend.dot.intrinsics import ALL, BY_NAME, Dot
 from workers.tvm_backend.dot.marks import MARK
+from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, STAGES
 
 IMPORT = "pragma_import_llvm"
 POSTPROC = "TensorizeDots"
@@ -86,12 +87,17 @@ def tensorize(sch: Schedule) -> bool:
         marked = [(loop, name) for loop in loops if (name := _mark_of(sch, loop)) is not None]
         for loop, name in marked:
             sch.unannotate(loop, MARK)
-            dot = BY_NAME[name]
-            if dot.helper:
+            helper = dot_named(name).helper
+            if helper and IMPORT not in sch.get(loops[0]).annotations:
                 # On the outermost loop: inside of the tile it would be parsed for each copy.
-                sch.annotate(loops[0], IMPORT, dot.helper)
+                sch.annotate(loops[0], IMPORT, helper)
             sch.tensorize(loop, name)
     return True
+
+
+def dot_named(name: str) -> Dot:
+    """The instruction that a mark names, or that its accumulators are for."""
+    return BY_NAME.get(name) or MATRIX_BY_NAME.get(name) or STAGES[name]
 
 
 def _mark_of(sch: Schedule, loop: Any) -> str | None:

@@ -34,5 +34,8 @@ def cpu_model_of(target: Target, found: Calibration | None = None) -> CpuModel:
                 any(codegen.target_has_features(each, made) for each in features.get(vector_bytes, ()))
                 for features in (BF16_DOT, I8_DOT, I16_DOT)
             )
-            return replace(cpu, bf16_dot=bf16, i8_dot=i8, i16_dot=i16)
+            bf16_tiles, i8_tiles = (
+                all(codegen.target_has_features(each, made) for each in NARROW[narrow].tiles) for narrow in (BF16, INT8)
+            )
+            return replace(cpu, bf16_dot=bf16, i8_dot=i8, i16_dot=i16, bf16_tiles=bf16_tiles, i8_tiles=i8_tiles)
     return CpuModel.of(target.num_cores, 16, 16, found)

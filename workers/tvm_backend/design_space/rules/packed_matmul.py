@@ -19,11 +19,13 @@ from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import Contraction, find
 from workers.tvm_backend.design_space.rules.dots import dot_of, place_widening, seen_by_tiles, widening
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
+from workers.tvm_backend.design_space.rules.matrix import blocks_of_tiles, dot_of_tiles, rows_of_a_tile
 from workers.tvm_backend.design_space.rules.product import Pack, Packing, ProductPlan, arrange, tiled_axis
-from workers.tvm_backend.design_space.rules.registers import product_tiles
+from workers.tvm_backend.design_space.rules.registers import Tile, product_tiles
 from workers.tvm_backend.design_space.rules.stages import fused, widest
 from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.intrinsics import PAIRS, SUMS
+from workers.tvm_backend.dot.matrix import COLUMNS, MatrixDot
 
 
 class PackedMatmul(Rule):
@@ -53,10 +55,28 @@ class PackedMatmul(Rule):
         if found.pair is not None and dot is None:
             return
         shape = found.extents[tiled_axis(found)], -(-found.extents[found.column] // lanes)
+        made = of_pixels or (found.pair is not None and not found.panel)
+        choices = packings(sch, found, lanes, cpu)
         for tile in product_tiles(seen_by_tiles(cpu, dot), max(1, lanes // cpu.lanes()), *shape):
-            for packing in packings(sch, found, lanes, cpu):
-                made = of_pixels or (found.pair is not None and not found.panel)
+            for packing in choices:
                 yield partial(_schedule, plan=ProductPlan(found, lanes, tile, packing, cpu, dot, made))
+        for tile, matrix in _tiles(cpu, found, lanes):
+            for packing in choices:
+                if packing is not Packing.PIECES:
+                    yield partial(_schedule, plan=ProductPlan(found, lanes, tile, packing, cpu, matrix, made))
+
+
+def _tiles(cpu: CpuModel, found: Contraction, lanes: int) -> Iterator[tuple[Tile, MatrixDot]]:
+    """Blocks of tiles of a matrix unit, whose panels are some tiles wide."""
+    extent = found.extents[tiled_axis(found)]
+    rows, wide = rows_of_a_tile(extent), lanes // COLUMNS
+    if not rows or lanes % COLUMNS:
+        return
+    matrix = dot_of_tiles(cpu, found.weights, rows, found.extents[found.reduction[-1]])
+    panels = -(-found.extents[found.column] // lanes)
+    for tile in blocks_of_tiles(-(-extent // rows), panels * wide) if matrix is not None else ():
+        if matrix is not None and tile.vectors % wide == 0:
+            yield Tile(tile.scalars * rows, tile.vectors // wide), matrix
 
 
 def _odd(panel: int, lanes: int) -> bool:

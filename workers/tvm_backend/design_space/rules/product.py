@@ -13,11 +13,13 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
-from workers.tvm_backend.design_space.rules.contraction import Contraction
+from workers.tvm_backend.design_space.rules.contraction import Contraction, axes_of
 from workers.tvm_backend.design_space.rules.dots import accumulate
+from workers.tvm_backend.design_space.rules.matrix import TileLoops, in_tiles
 from workers.tvm_backend.design_space.rules.registers import Tile, largest_divisor
 from workers.tvm_backend.design_space.rules.stages import fused, widest
 from workers.tvm_backend.dot.intrinsics import Dot
+from workers.tvm_backend.dot.matrix import MatrixDot
 
 
 class Packing(Enum):
@@ -72,6 +74,11 @@ class ProductPlan:
         return self.packing is Packing.PIECES
 
     @property
+    def matrix(self) -> MatrixDot | None:
+        """The instruction of a matrix unit, if it is one."""
+        return self.dot if isinstance(self.dot, MatrixDot) else None
+
+    @property
     def scope(self) -> str:
         """Where accumulators are: in registers, or in memory between two pieces of the reduction."""
         return "global" if self.in_pieces else "local"
@@ -116,26 +123,40 @@ def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: Pr
         written: the stage that writes a tile.
         pack: the stage that packs; None where there is none.
     """
+    moved = sch.cache_write(block, 0, "local") if plan.matrix else None
+    below = axes_of_result(sch, block).index(tiled_axis(plan.found))
     loops = _tile(sch, block, plan)
+    if moved is not None:
+        sch.reverse_compute_at(moved, loops.rows, preserve_unit_loops=True)
     sch.reverse_compute_at(written, loops.panels if plan.in_pieces else loops.rows, preserve_unit_loops=True)
     sch.parallel(sch.fuse(*loops.outer))
     if pack is not None:
         _pack_loops(sch, pack, plan, loops.panels if plan.packing is Packing.INSIDE else None)
-    sch.unroll(loops.steps)
-    accumulate(sch, block, loops.reduction, 3 if plan.dot is None else 4, plan.dot)
+    if plan.matrix is not None and loops.tiles is not None:
+        in_tiles(sch, block, moved, below, loops.reduction, loops.tiles, plan.matrix)
+    else:
+        sch.unroll(loops.steps)
+        accumulate(sch, block, loops.reduction, 3 if plan.dot is None else 4, plan.dot)
     _write_back_loops(sch, written, plan)
+
+
+def axes_of_result(sch: Schedule, block: Any) -> list[int]:
+    """Which of a block's axes each dimension of its result is."""
+    body = sch.get(block)
+    return axes_of(body.body.indices, [each.var for each in body.iter_vars]) or []
 
 
 @dataclass(frozen=True)
 class _Loops:
     """Loops of the tiled block: those that threads share, the one around the panels of a tile, and so on inwards. A
-    reduction in pieces begins outside of the rows."""
+    reduction in pieces begins outside of the rows; that of a matrix unit has tiles instead of steps."""
 
     outer: tuple[Any, ...]
     panels: Any
     rows: Any
     reduction: Any
     steps: Any
+    tiles: TileLoops | None = None
 
 
 def _tile(sch: Schedule, block: Any, plan: ProductPlan) -> _Loops:
@@ -144,6 +165,11 @@ def _tile(sch: Schedule, block: Any, plan: ProductPlan) -> _Loops:
     i, column, reduction = loops[tiled_axis(found)], loops[found.column], [loops[at] for at in found.reduction]
     pair = [] if found.pair is None else [loops[found.pair]]
     sch.reorder(*outer, i, column, *reduction, *pair)
+    if plan.matrix is not None:
+        *reduction, depth = reduction
+        pieces, depth = sch.split(depth, [None, plan.matrix.steps], preserve_unit_iters=True)
+        reduction.append(pieces)
+        pair = [depth, *pair]
     r = fused(sch, reduction)
     tiles, i2 = sch.split(i, [None, plan.tile.scalars], preserve_unit_iters=True)
     count = int(sch.get(tiles).extent)
@@ -151,6 +177,11 @@ def _tile(sch: Schedule, block: Any, plan: ProductPlan) -> _Loops:
     panel, lane = sch.split(column, [None, plan.lanes], preserve_unit_iters=True)
     vector = [lane] if plan.dot is None else sch.split(lane, [None, plan.dot.lanes], preserve_unit_iters=True)
     j0, j1, j2 = sch.split(panel, sch.sample_perfect_tile(panel, 3, plan.tile.vectors), preserve_unit_iters=True)
+    if plan.matrix is not None:
+        rows, row = sch.split(i2, [None, plan.matrix.rows], preserve_unit_iters=True)
+        register, lane = vector
+        sch.reorder(i0, j0, j1, i1, r, rows, j2, register, row, lane, *pair)
+        return _Loops((*outer, i0, j0), j1, i1, r, None, TileLoops((rows, j2, register), row))
     factors = sch.sample_perfect_tile(r, 3 if plan.in_pieces else 2, plan.cpu.unrolled_steps)
     *pieces, r0, r1 = sch.split(r, factors, preserve_unit_iters=True)
     sch.reorder(i0, j0, j1, *pieces, i1, r0, r1, i2, j2, *vector, *pair)
@@ -160,7 +191,7 @@ def _tile(sch: Schedule, block: Any, plan: ProductPlan) -> _Loops:
 def _write_back_loops(sch: Schedule, written: Any, plan: ProductPlan) -> None:
     """A vector at a time, or all of a row where no vector divides its columns."""
     *_, rows, columns = sch.get_loops(written)
-    if not plan.in_pieces:  # else these are the rows of many tiles
+    if not plan.in_pieces and plan.matrix is None:  # else these are the rows of many tiles
         sch.unroll(rows)
     if plan.piece == 1:
         sch.vectorize(columns)

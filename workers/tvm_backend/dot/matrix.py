@@ -1,0 +1,166 @@
+"""Instructions of a matrix unit (AMX): a tile of accumulators plus the product of a tile of rows and one of columns.
+
+The accumulators stay in the unit's own registers over a reduction. A schedule sees a buffer for them, which nothing
+ever stores to: three intrinsics clear a tile, add to it, and write it to memory; its place in the buffer is its number.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from workers.tvm_backend.dot.bits import BITS
+from workers.tvm_backend.dot.codes import CODES, WEIGHTS
+from workers.tvm_backend.dot.intrinsics import GROUPS, SUMS, Dot
+
+COLUMNS: Final = 16
+"""Columns of a tile: 32-bit lanes of one of its rows."""
+ACCUMULATORS: Final = 6
+"""Tiles for accumulators. The unit has eight; number 6 takes rows and number 7 columns."""
+MIN_ROWS, MAX_ROWS = 4, 16
+STEPS: Final = {BITS: (16, 8), WEIGHTS: (16, 8, 4)}
+"""Lanes of a row of the left operand, by the type of the operand with the columns."""
+BLOCK_STEPS: Final = {BITS: (8,), WEIGHTS: (4,)}
+"""The same where these are a block of sixteen channels."""
+CYCLES: Final = 16.0
+"""Cycles of an instruction of full tiles, and of one with fewer steps (measured on Sapphire Rapids)."""
+
+_PRODUCT: Final = {BITS: "tdpbf16ps", WEIGHTS: "tdpbusd"}
+_WORD: Final = {BITS: "bf16", WEIGHTS: "i8"}
+
+
+@dataclass(frozen=True)
+class MatrixDot(Dot):
+    """A product of tiles.
+
+    Attributes:
+        rows: rows of the tile of accumulators.
+        steps: lanes of the reduction.
+        of_block: a row of the left operand has one dimension, a block of channels; else what shares a lane has its own.
+    """
+
+    rows: int = MAX_ROWS
+    steps: int = MAX_ROWS
+    of_block: bool = False
+
+    @property
+    def zero(self) -> str:
+        """Name of what clears a tile."""
+        return f"ts_amx_{SUMS[self.weights]}_zero_r{self.rows}_k{self.steps}"
+
+    @property
+    def store(self) -> str:
+        """Name of what writes a tile to memory."""
+        return f"ts_amx_{SUMS[self.weights]}_store_r{self.rows}"
+
+
+def _dots() -> Iterator[MatrixDot]:
+    for weights, left, needs in ((BITS, BITS, "bf16_tiles"), (WEIGHTS, CODES, "i8_tiles")):
+        text = helper(weights)
+        for of_block, all_steps in ((False, STEPS[weights]), (True, BLOCK_STEPS[weights])):
+            for rows, steps in itertools.product(range(MIN_ROWS, MAX_ROWS + 1), all_steps):
+                name = f"ts_amx_{_WORD[weights]}{'_block' if of_block else ''}_r{rows}_k{steps}"
+                # Of two instructions a cycle, as many as an instruction's cycles have room for.
+                operations = 2 * CYCLES / (rows * steps * GROUPS[weights])
+                yield MatrixDot(name, COLUMNS, left, weights, needs, operations, text, rows, steps, of_block)
+
+
+def helper(weights: str) -> str:
+    """LLVM's text of the functions that the intrinsics call, for operands of a type.
+
+    A tile's number is a constant wherever they are called, so that LLVM keeps one case of each. The operating system
+    gives leave once a process (``arch_prctl``); a thread's configuration is compared before it is set, which takes
+    longer, and also found where another library has set its own.
+    """
+    product = _PRODUCT[weights]
+    return _HEAD.replace("PRODUCT", product) + "".join(
+        (
+            _function("ts_amx_zero", "i32 %rows, i32 %steps", _CONFIGURE, "tilezero(i8 TILE)"),
+            _function("ts_amx_store", "ptr %c, i64 %s", "", "tilestored64(i8 TILE, ptr %c, i64 %s)"),
+            _function(f"ts_amx_{_WORD[weights]}", _OPERANDS, _LOAD, f"{product}(i8 TILE, i8 6, i8 7)"),
+        )
+    )
+
+
+def _function(name: str, operands: str, first: str, call: str) -> str:
+    tiles = range(ACCUMULATORS)
+    cases = " ".join(f"i8 {tile}, label %t{tile}" for tile in tiles)
+    calls = "".join(
+        f"t{tile}:\n  call void @llvm.x86.{call.replace('TILE', str(tile))}\n  br label %end\n" for tile in tiles
+    )
+    return (
+        f"define void @{name}(i8 %t, {operands}) alwaysinline {{\n{first}  switch i8 %t, label %end [{cases}]\n"
+        f"{calls}end:\n  ret void\n}}\n"
+    )
+
+
+_HEAD = """
+declare void @llvm.x86.ldtilecfg(ptr)
+declare void @llvm.x86.sttilecfg(ptr)
+declare void @llvm.x86.tilezero(i8 immarg)
+declare void @llvm.x86.tileloadd64(i8 immarg, ptr, i64)
+declare void @llvm.x86.tilestored64(i8 immarg, ptr, i64)
+declare void @llvm.x86.PRODUCT(i8 immarg, i8 immarg, i8 immarg)
+@ts_amx_allowed = internal global i8 0
+define internal void @ts_amx_configure(i32 %rows, i32 %steps) noinline {
+  %allowed = load i8, ptr @ts_amx_allowed
+  %is = icmp ne i8 %allowed, 0
+  br i1 %is, label %compare, label %ask
+ask:
+  %r = call i64 asm sideeffect "syscall", "={ax},{ax},{di},{si},~{rcx},~{r11},~{memory}"(i64 158, i64 4131, i64 18)
+  store i8 1, ptr @ts_amx_allowed
+  br label %compare
+compare:
+  %now = alloca <64 x i8>, align 64
+  %want = alloca <64 x i8>, align 64
+  store <64 x i8> zeroinitializer, ptr %want
+  store i8 1, ptr %want
+  %bytes32 = shl i32 %steps, 2
+  %bytes = trunc i32 %bytes32 to i16
+  %columns = insertelement <8 x i16> <i16 64, i16 64, i16 64, i16 64, i16 64, i16 64, i16 0, i16 64>, i16 %bytes, i32 6
+  %columnsat = getelementptr i8, ptr %want, i64 16
+  store <8 x i16> %columns, ptr %columnsat
+  %rows8 = trunc i32 %rows to i8
+  %steps8 = trunc i32 %steps to i8
+  %row = insertelement <8 x i8> zeroinitializer, i8 %rows8, i32 0
+  %all = shufflevector <8 x i8> %row, <8 x i8> zeroinitializer, <8 x i32> zeroinitializer
+  %each = insertelement <8 x i8> %all, i8 %steps8, i32 7
+  %rowsat = getelementptr i8, ptr %want, i64 48
+  store <8 x i8> %each, ptr %rowsat
+  call void @llvm.x86.sttilecfg(ptr %now)
+  %a = load <64 x i8>, ptr %now
+  %b = load <64 x i8>, ptr %want
+  %differ = icmp ne <64 x i8> %a, %b
+  %bits = bitcast <64 x i1> %differ to i64
+  %other = icmp ne i64 %bits, 0
+  br i1 %other, label %set, label %done
+set:
+  call void @llvm.x86.ldtilecfg(ptr %want)
+  br label %done
+done:
+  ret void
+}
+"""
+_CONFIGURE = """  %first = icmp eq i8 %t, 0
+  br i1 %first, label %configure, label %go
+configure:
+  call void @ts_amx_configure(i32 %rows, i32 %steps)
+  br label %go
+go:
+"""
+_OPERANDS = "i32 %first, ptr %a, i64 %as, ptr %b, i64 %bs"
+_LOAD = """  %f = icmp ne i32 %first, 0
+  br i1 %f, label %load, label %go
+load:
+  call void @llvm.x86.tileloadd64(i8 6, ptr %a, i64 %as)
+  br label %go
+go:
+  call void @llvm.x86.tileloadd64(i8 7, ptr %b, i64 %bs)
+"""
+
+MATRIX: Final = tuple(_dots())
+MATRIX_BY_NAME: Final = {dot.name: dot for dot in MATRIX}
+STAGES: Final = {name: dot for dot in MATRIX for name in (dot.zero, dot.store)}
+"""What clears a tile and what writes one, by their names."""
