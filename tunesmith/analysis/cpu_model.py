@@ -173,6 +173,9 @@ class CpuModel:
     dot_latency: int = _figure(
         7, "cycles", ZEN5, "Time until the sum of such an instruction can be used: 14 accumulators fill two pipes."
     )
+    tile_latency: int = _figure(
+        52, "cycles", "Sapphire Rapids", "Time until the sum of an instruction of a matrix unit can be used."
+    )
     dot_load_value: float = _figure(0.6, "instructions", ZEN5, "Price of loading the value that it broadcasts.")
     dot_rows: int = _figure(2, "rows", ZEN5, "Rows of a convolution's tile that are offered with it in any case.")
     dot_vectors: int = _figure(4, "vectors", ZEN5, "Vectors that are offered with it in any case.")

@@ -59,6 +59,8 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
     whichever is most; registers that are missing cost a load and a store in each step of the reduction.
     """
     block = shape.block
+    if block.in_tiles:
+        return _of_tiles(shape, run, cpu)
     lanes = cpu.lanes(shape.buffers[block.write.buffer].element_bytes)
     vector = _vector(_multiplied(shape, run.vector), lanes, run.compiled)
     ranges = shape.ranges(run.kernel)
@@ -107,6 +109,20 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
         cycles = cycles * np.where(run.compiled, np.clip(body / cpu.compiled_steps, 1.0, lanes), 1.0)
     code = (operations + loads + stores) / pieces
     return Kernel(shape.iterations / inside, operations, written, needed, loads, stores, cycles, code)
+
+
+def _of_tiles(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
+    """Products of tiles: rows of tiles are loaded one by one, and all accumulators advance together."""
+    none, ranges = np.zeros(shape.n), shape.ranges(run.kernel)
+    inside = _multiplied(shape, run.kernel)
+    operations = inside / cpu.lanes() * shape.block.operations
+    loads = none
+    for access in shape.block.reads:
+        size = shape.buffers[access.buffer].element_bytes
+        loads = loads + shape.footprint(access, ranges).elements * size / cpu.line_bytes
+    cycles = np.maximum.reduce([operations / cpu.pipes, loads / cpu.loads, none + cpu.tile_latency])
+    times = shape.iterations / inside
+    return Kernel(times, operations, none, none, loads, none, cycles + cpu.loop_cycles, 2 * loads)
 
 
 def _tests(shape: Shape, run: Running, axes: tuple[int, ...], each: Floats, shared: Floats) -> Floats:

@@ -134,6 +134,7 @@ class Block:
         conditions: for each value of an iteration that is read only where a condition holds, the axes of the condition.
         update: it adds to what it writes.
         dotted: by an instruction for narrow products.
+        in_tiles: by one of a matrix unit, which keeps results in registers of its own.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Block:
     conditions: tuple[tuple[int, ...], ...] = ()
     update: bool = False
     dotted: bool = False
+    in_tiles: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from tunesmith.analysis.nest import Access, Block, Buffer, Extent, Index, Kind, 
 from workers.tvm_backend import tir
 from workers.tvm_backend.dot.intrinsics import BY_NAME, LANE_BYTES, Dot
 from workers.tvm_backend.dot.marks import MARK
+from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, STAGES, MatrixDot
 
 KINDS = (Kind.SERIAL, Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED)
 """By the numbers of TVM's ``ForKind``."""
@@ -101,12 +103,12 @@ class Program:
             str(name): value for name, value in tir.plain(root.annotations).items() if isinstance(value, int)
         }
         self.places = tuple(_walk(root.body, (), _Counter()))
-        self._numbers: dict[tuple[int, bool], int] = {}
-        self._sources: list[tuple[Any, bool]] = []
+        self._numbers: dict[tuple[int, _Lanes], int] = {}
+        self._sources: list[tuple[Any, _Lanes, int]] = []
         bare = [self._bare(place) for place in self.places]
         summed = {loop.number for block in bare for loop in block.loops if loop.reduction}
         self.bare = tuple(_sharing(block, summed) for block in bare)
-        self.buffers = tuple(_buffer(source, paired) for source, paired in self._sources)
+        self.buffers = tuple(_buffer(*each) for each in self._sources)
 
     @property
     def structure(self) -> list[tuple[int, ...]]:
@@ -142,8 +144,8 @@ class Program:
         if not writes:
             raise NotUnderstoodError(f"{block.name_hint} writes nothing")
         mine = {write.buffer for write in writes} if any(summed) else set()
-        dotted = _dotted_axes(place)
-        reads = [self._access(region, axis_of, dotted) for region in block.reads]
+        pair, group = _axis_of_pair(place), place.dot.group if place.dot is not None else 1
+        reads = [self._access(region, axis_of, pair, group) for region in block.reads]
         operations, calls = _work(block.body) if place.dot is None else (place.dot.group * place.dot.operations, 0.0)
         conditions = [
             tuple(sorted({axis_of[key(v)] for v in variables(each) if key(v) in axis_of}))
@@ -160,16 +162,19 @@ class Program:
             tuple(conditions),
             any(summed),
             place.dot is not None and place.dot.is_single,
+            isinstance(place.dot, MatrixDot),
         )
 
-    def _access(self, region: Any, axis_of: Mapping[int, int], dotted: tuple[int, int] | None = None) -> Access:
-        """An access; that to a register of pairs or quads is one of 32-bit lanes."""
+    def _access(self, region: Any, axis_of: Mapping[int, int], pair: int | None = None, group: int = 1) -> Access:
+        """An access; an instruction's operands are 32-bit lanes, of ``group`` values that ``pair`` goes through."""
         indices = tuple(_index(each, axis_of) for each in region.region)
-        paired = dotted is not None and _is_register(indices, *dotted)
-        number = self._numbers.setdefault((key(region.source), paired), len(self._sources))
+        lanes = _Lanes.NONE
+        if pair is not None and indices:
+            lanes, indices = _of_lanes(indices, pair, group)
+        number = self._numbers.setdefault((key(region.source), lanes), len(self._sources))
         if number == len(self._sources):
-            self._sources.append((region.source, paired))
-        return Access(number, indices[:-1] if paired else indices)
+            self._sources.append((region.source, lanes, group))
+        return Access(number, indices)
 
 
 def _sharing(block: Block, summed: set[int]) -> Block:
@@ -196,46 +201,71 @@ class _Counter:
         return self.next - 1
 
 
-def _dotted_axes(place: Place) -> tuple[int, int] | None:
-    """The axes of lanes and of what shares one, of a block that is left to an instruction."""
+class _Lanes(enum.Enum):
+    """Which part of a buffer's shape shares 32-bit lanes."""
+
+    NONE = enum.auto()
+    DIMENSION = enum.auto()
+    PART = enum.auto()
+
+
+def _axis_of_pair(place: Place) -> int | None:
+    """The axis of what shares a lane, of a block that is left to an instruction."""
     if place.pair is None:
         return None
     used = [{key(v) for v in variables(value)} for value in place.realize.iter_values]
-    lane, pair = (
-        next(at for at, found in enumerate(used) if key(variable) in found)
-        for variable in (place.loops[-1].variable, place.pair)
-    )
-    return lane, pair
+    return next(at for at, found in enumerate(used) if key(place.pair) in found)
 
 
-def _is_register(indices: tuple[Index, ...], lane: int, pair: int) -> bool:
-    """Whether the last two dimensions are lanes and what shares one."""
-    if len(indices) < 2 or indices[-1].strides != ((pair, 1),):
-        return False
-    return lane in {axis for axis, _ in indices[-2].strides}
+def _of_lanes(indices: tuple[Index, ...], pair: int, group: int) -> tuple[_Lanes, tuple[Index, ...]]:
+    """Indices of lanes: what shares one is the last dimension, or the fastest part of it."""
+    *outer, last = indices
+    strides = dict(last.strides)
+    if strides.pop(pair, 0) != 1 or last.divide != 1 or last.modulo:
+        return _Lanes.NONE, indices
+    if not strides:
+        return _Lanes.DIMENSION, tuple(outer)
+    if any(stride % group for stride in strides.values()):
+        return _Lanes.NONE, indices
+    of_lanes = tuple(sorted((axis, stride // group) for axis, stride in strides.items()))
+    return _Lanes.PART, (*outer, replace(last, strides=of_lanes))
 
 
-def _walk(
-    statement: Any, loops: tuple[RealLoop, ...], counter: _Counter, dot: Dot | None = None, pair: Any = None
-) -> Iterator[Place]:
+def _walk(statement: Any, loops: tuple[RealLoop, ...], counter: _Counter) -> Iterator[Place]:
     kind = type(statement).__name__
     if kind == "SeqStmt":
         for each in statement.seq:
             yield from _walk(each, loops, counter)
     elif kind == "For" and int(statement.kind) < len(KINDS):
-        single = type(statement.body).__name__ != "SeqStmt"
-        steps, kind_ = _number(statement.extent), KINDS[int(statement.kind)]
-        loop = RealLoop(statement.loop_var, counter.take(), steps, kind_, single)
         name = statement.annotations.get(MARK)
         if name is None:
-            yield from _walk(statement.body, (*loops, loop), counter)
+            yield from _walk(statement.body, (*loops, _loop(statement, counter)), counter)
         else:
-            lanes, pairs = replace(loop, kind=Kind.VECTOR), statement.body
-            yield from _walk(pairs.body, (*loops, lanes), counter, BY_NAME[str(name)], pairs.loop_var)
+            yield _marked(statement, loops, counter, str(name))
     elif kind == "SBlockRealize":
-        yield Place(statement, loops, dot, pair)
+        yield Place(statement, loops)
     else:
         raise NotUnderstoodError(f"a {kind}")
+
+
+def _loop(statement: Any, counter: _Counter, kind: Kind | None = None) -> RealLoop:
+    single = type(statement.body).__name__ != "SeqStmt"
+    steps, own = _number(statement.extent), KINDS[int(statement.kind)]
+    return RealLoop(statement.loop_var, counter.take(), steps, own if kind is None else kind, single)
+
+
+def _marked(statement: Any, loops: tuple[RealLoop, ...], counter: _Counter, name: str) -> Place:
+    """The block inside of a loop that an instruction takes the place of."""
+    if name in BY_NAME:  # lanes, and what shares one
+        lane, pair = _loop(statement, counter, Kind.VECTOR), statement.body
+        return Place(pair.body, (*loops, lane), BY_NAME[name], pair.loop_var)
+    rows, lane = _loop(statement, counter, Kind.UNROLLED), _loop(statement.body, counter, Kind.VECTOR)
+    inner = statement.body.body
+    if name in STAGES:
+        return Place(inner, (*loops, rows, lane))
+    steps = _loop(inner, counter, Kind.UNROLLED)
+    made = (*loops, rows, lane, steps)
+    return Place(inner.body.body, made, MATRIX_BY_NAME[name], inner.body.loop_var)
 
 
 def _constant(value: int) -> Extent:
@@ -249,10 +279,14 @@ def _number(value: Any) -> int:
     return found
 
 
-def _buffer(source: Any, paired: bool) -> Buffer:
-    """A buffer; ``paired``, its elements are 32-bit lanes, which its last dimension shares."""
+def _buffer(source: Any, lanes: _Lanes, group: int) -> Buffer:
+    """A buffer, or what it is to an instruction: of 32-bit lanes that its last dimension, or a part of it, shares."""
     shape, size = tuple(_number(each) for each in source.ty.shape), _bytes(str(source.ty.dtype))
-    return Buffer(str(source.name), shape[:-1], LANE_BYTES) if paired else Buffer(str(source.name), shape, size)
+    if lanes is _Lanes.DIMENSION:
+        return Buffer(str(source.name), shape[:-1], LANE_BYTES)
+    if lanes is _Lanes.PART:
+        return Buffer(str(source.name), (*shape[:-1], shape[-1] // group), LANE_BYTES)
+    return Buffer(str(source.name), shape, size)
 
 
 def _bytes(dtype: str) -> int:
