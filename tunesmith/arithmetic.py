@@ -23,6 +23,7 @@ class NarrowType:
         speed: multiply-adds of the CPU's instruction for them, for each one of float32.
         features: LLVM's names of what brings that instruction, by the bytes of a register; one of them is enough.
         tiles: LLVM's names of what brings a matrix unit for them: all of them are needed.
+        most: multiply-adds of such a unit, for each one of float32.
         products: how the names of families of their products end.
         otherwise: how a CPU without it computes.
         rounded: float32 is rounded to them. Else a quantised model has them, which other runtimes compute alike.
@@ -34,6 +35,7 @@ class NarrowType:
     speed: float
     features: Mapping[int, tuple[str, ...]]
     tiles: tuple[str, ...]
+    most: float
     products: str
     otherwise: str
     rounded: bool
@@ -48,6 +50,7 @@ NARROW: Final[Mapping[str, NarrowType]] = MappingProxyType(
             2.0,
             {64: ("avx512bf16",)},
             ("amx-tile", "amx-bf16"),
+            16.0,
             "_pairs",
             "float32 on 16-bit storage",
             rounded=True,
@@ -59,6 +62,7 @@ NARROW: Final[Mapping[str, NarrowType]] = MappingProxyType(
             4.0,
             {64: ("avx512vnni",), 32: ("avxvnni",)},
             ("amx-tile", "amx-int8"),
+            32.0,
             "_quads",
             "products of 16 or 32 bits",
             rounded=False,

@@ -8,7 +8,10 @@ from typing import Any
 import tvm
 from tvm.s_tir import Schedule
 
+from workers.tvm_backend.dot.bits import BITS
+from workers.tvm_backend.dot.codes import WEIGHTS
 from workers.tvm_backend.dot.intrinsics import DPBF16PS
+from workers.tvm_backend.dot.matrix import helper
 
 IMPORT = "pragma_import_llvm"
 VPDPBUSD, NAME = "llvm.x86.avx512.vpdpbusd.512", "emulated_vpdpbusd"
@@ -52,9 +55,104 @@ define <16 x i32> @{NAME}(<16 x i32> %c, <64 x i8> %a, <64 x i8> %b) alwaysinlin
 )
 
 
+UNIT = """
+@rows = internal thread_local global i32 0
+@steps = internal thread_local global i32 0
+@sums = internal thread_local global [6 x [16 x <16 x i32>]] zeroinitializer
+@left = internal thread_local global [16 x [16 x i32]] zeroinitializer
+define void @ts_amx_zero(i8 %t, i32 %r, i32 %s) {
+  store i32 %r, ptr @rows
+  store i32 %s, ptr @steps
+  %n = zext i8 %t to i64
+  %at = getelementptr [6 x [16 x <16 x i32>]], ptr @sums, i64 0, i64 %n
+  store [16 x <16 x i32>] zeroinitializer, ptr %at
+  ret void
+}
+define void @ts_amx_store(i8 %t, ptr %c, i64 %stride) {
+  %n = zext i8 %t to i64
+  %rows32 = load i32, ptr @rows
+  %all = zext i32 %rows32 to i64
+  br label %row
+row:
+  %r = phi i64 [0, %0], [%next, %row]
+  %from = getelementptr [6 x [16 x <16 x i32>]], ptr @sums, i64 0, i64 %n, i64 %r
+  %value = load <16 x i32>, ptr %from
+  %by = mul i64 %r, %stride
+  %to = getelementptr i8, ptr %c, i64 %by
+  store <16 x i32> %value, ptr %to, align 4
+  %next = add i64 %r, 1
+  %more = icmp ult i64 %next, %all
+  br i1 %more, label %row, label %done
+done:
+  ret void
+}
+define void @FUNCTION(i8 %t, i32 %first, ptr %a, i64 %as, ptr %b, i64 %bs) {
+  %n = zext i8 %t to i64
+  %rows32 = load i32, ptr @rows
+  %all = zext i32 %rows32 to i64
+  %steps32 = load i32, ptr @steps
+  %depth = zext i32 %steps32 to i64
+  %bytes = mul i64 %depth, 4
+  %fresh = icmp ne i32 %first, 0
+  br i1 %fresh, label %load, label %row
+load:
+  %l = phi i64 [0, %0], [%lnext, %load]
+  %lby = mul i64 %l, %as
+  %lfrom = getelementptr i8, ptr %a, i64 %lby
+  %lto = getelementptr [16 x [16 x i32]], ptr @left, i64 0, i64 %l
+  call void @llvm.memcpy.p0.p0.i64(ptr %lto, ptr %lfrom, i64 %bytes, i1 false)
+  %lnext = add i64 %l, 1
+  %lmore = icmp ult i64 %lnext, %all
+  br i1 %lmore, label %load, label %row
+row:
+  %r = phi i64 [0, %0], [0, %load], [%rnext, %rend]
+  %sum = getelementptr [6 x [16 x <16 x i32>]], ptr @sums, i64 0, i64 %n, i64 %r
+  br label %step
+step:
+  %k = phi i64 [0, %row], [%knext, %step]
+  %xat = getelementptr [16 x [16 x i32]], ptr @left, i64 0, i64 %r, i64 %k
+  %x = load i32, ptr %xat
+  %x0 = insertelement <16 x i32> poison, i32 %x, i32 0
+  %xs = shufflevector <16 x i32> %x0, <16 x i32> poison, <16 x i32> zeroinitializer
+  %kby = mul i64 %k, %bs
+  %yat = getelementptr i8, ptr %b, i64 %kby
+  %ys = load <16 x i32>, ptr %yat, align 1
+  %before = load <16 x i32>, ptr %sum
+PRODUCT
+  store <16 x i32> %after, ptr %sum
+  %knext = add i64 %k, 1
+  %kmore = icmp ult i64 %knext, %depth
+  br i1 %kmore, label %step, label %rend
+rend:
+  %rnext = add i64 %r, 1
+  %rmore = icmp ult i64 %rnext, %all
+  br i1 %rmore, label %row, label %done
+done:
+  ret void
+}
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+PRODUCTS = {
+    BITS: """  %f = bitcast <16 x i32> %before to <16 x float>
+  %g = call <16 x float> @ts_dpbf16ps(<16 x float> %f, <16 x i32> %xs, <16 x i32> %ys)
+  %after = bitcast <16 x float> %g to <16 x i32>""",
+    WEIGHTS: f"""  %xb = bitcast <16 x i32> %xs to <64 x i8>
+  %yb = bitcast <16 x i32> %ys to <64 x i8>
+  %after = call <16 x i32> @{NAME}(<16 x i32> %before, <64 x i8> %xb, <64 x i8> %yb)""",
+}
+UNITS = {
+    helper(BITS): PAIRS + UNIT.replace("FUNCTION", "ts_amx_bf16").replace("PRODUCT", PRODUCTS[BITS]),
+    helper(WEIGHTS): QUADS + UNIT.replace("FUNCTION", "ts_amx_i8").replace("PRODUCT", PRODUCTS[WEIGHTS]),
+}
+"""Matrix units, by the text of the real one."""
+
+
 def emulated(mod: tvm.IRModule) -> tvm.IRModule:
     """A scheduled module whose instructions are code that any CPU runs."""
-    text = tvm.ir.save_json(mod).replace(json.dumps(DPBF16PS)[1:-1], json.dumps(PAIRS)[1:-1]).replace(VPDPBUSD, NAME)
+    text = tvm.ir.save_json(mod)
+    for real, code in {DPBF16PS: PAIRS, **UNITS}.items():
+        text = text.replace(json.dumps(real)[1:-1], json.dumps(code)[1:-1])
+    text = text.replace(VPDPBUSD, NAME)
     made: Any = tvm.ir.load_json(text)
     if NAME in text:
         sch = Schedule(made)

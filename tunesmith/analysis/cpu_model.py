@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tunesmith.messages import Calibration
+from tunesmith.names import BF16, INT8
 
 KIB, MIB = 1 << 10, 1 << 20
 TYPICAL_CACHES = (32 * KIB, 1 * MIB, 16 * MIB)
@@ -78,7 +79,7 @@ class CpuModel:
         False,
         "yes or no",
         TARGET,
-        "One instruction multiplies and adds pairs of bfloat16 (AVX512_BF16): twice the peak.",
+        "One instruction multiplies and adds pairs of bfloat16 (AVX512_BF16), at twice the peak.",
     )
     i8_dot: bool = _figure(
         False,
@@ -215,6 +216,16 @@ class CpuModel:
     def of_dots(self) -> CpuModel:
         """The CPU as tiles of an instruction for narrow products see it."""
         return replace(self, latency=self.dot_latency, load_value=self.dot_load_value, paired_vectors=self.dot_vectors)
+
+    def multiplies(self, precision: str) -> bool:
+        """Whether it has instructions for products of a narrow type."""
+        has = {BF16: self.bf16_dot or self.bf16_tiles, INT8: self.i8_dot or self.i8_tiles}
+        return has.get(precision, False)
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether it has a matrix unit."""
+        return self.bf16_tiles or self.i8_tiles
 
     @property
     def clock(self) -> float:

@@ -48,7 +48,18 @@ PRIMITIVES = (
     "Unroll",
     "Vectorize",
 )
-FIGURES = ("cores", "vector_bytes", "registers", "peak_flops", "bandwidth", "bf16_dot", "i8_dot", "i16_dot")
+FIGURES = (
+    "cores",
+    "vector_bytes",
+    "registers",
+    "peak_flops",
+    "bandwidth",
+    "bf16_dot",
+    "i8_dot",
+    "i16_dot",
+    "bf16_tiles",
+    "i8_tiles",
+)
 """Fields of the CPU model that are columns."""
 
 NARROW = (BF16, INT8)
@@ -62,7 +73,7 @@ COLUMNS = (
     FAMILY,
     *(f"work.{name}" for name in ("operations", "bytes", "bytes_per_operation", "blocks", "buffers")),
     *(f"main.{name}" for name in ("spatial_axes", "summed_axes", "spatial", "summed", "work", "calls", "conditions")),
-    *(f"main.{name}" for name in ("update", "dotted", "written_bytes", "read_bytes", "reads")),
+    *(f"main.{name}" for name in ("update", "dotted", "in_tiles", "written_bytes", "read_bytes", "reads")),
     *(f"axis.{at}" for at in range(AXES)),
     *(f"device.{name}" for name in (*FIGURES, "lanes", "balance")),
     *(f"device.cache{level}" for level in range(LEVELS)),
@@ -221,6 +232,7 @@ def _work(nest: Nest, block: Block, resident: float) -> Columns:
     yield "main.conditions", len(block.conditions)
     yield "main.update", block.update
     yield "main.dotted", block.dotted
+    yield "main.in_tiles", block.in_tiles
     yield "main.written_bytes", nest.buffers[block.write.buffer].element_bytes
     yield "main.read_bytes", min(elements, default=np.nan)
     yield "main.reads", len(elements)

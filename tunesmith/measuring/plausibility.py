@@ -121,7 +121,7 @@ def fastest_device(kind: str, cores: int) -> Calibration:
     flops = CORE_FLOPS * max(1, cores) if kind == "llvm" else CHIP_FLOPS
     return Calibration(
         peak_flops=flops,
-        narrow_flops={precision: each.speed * flops for precision, each in NARROW.items()},
+        narrow_flops={precision: each.most * flops for precision, each in NARROW.items()},
         bandwidth=CHIP_BANDWIDTH,
         noise_floor=0.0,
         reference_seconds=1.0,

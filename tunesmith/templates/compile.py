@@ -68,13 +68,17 @@ def load_intrinsics(kind: str) -> None:
         importlib.import_module(f"{INTRINSICS}.{part}")
 
 
-def register_intrinsics(path: Path) -> None:
-    """Make the tensor intrinsics in a file known, by which traces are named: to open a database replays all of them."""
+def register_intrinsics(path: Path, wanted: Callable[[str], bool] = bool) -> None:
+    """Make tensor intrinsics in a file known, which traces name: to open a database replays all of them.
+
+    Args:
+        wanted: whether an intrinsic of a name can occur.
+    """
     import tvm
     from tvm.s_tir import TensorIntrin
 
     for name, parts in sized(json.loads(path.read_text())) if path.exists() else ():
-        if TensorIntrin.get(name, allow_missing=True) is None:
+        if wanted(name) and TensorIntrin.get(name, allow_missing=True) is None:
             try:
                 TensorIntrin.register(name, *map(tvm.ir.load_json, parts))
             except Exception as error:
@@ -130,7 +134,8 @@ def apply_schedules(mod: Any, target: Any, database_dir: Path | None) -> tuple[A
         mod = choose_programs(mod, lambda direct, other: False)
     else:
         load_intrinsics(target.kind.name)
-        register_intrinsics(database_dir / "intrinsics.json")
+        records = (database_dir / "database_tuning_record.json").read_text()
+        register_intrinsics(database_dir / "intrinsics.json", records.__contains__)
         database = ms.database.JSONDatabase(work_dir=str(database_dir), allow_missing=False)
         with target, database:
             scheduled = relax.transform.MetaScheduleApplyDatabase()(mod)

@@ -12,7 +12,7 @@ from db.queries import by_key
 from db.transactions import job_plan
 from tunesmith.arithmetic import NARROW
 from tunesmith.errors import ModelRejected
-from tunesmith.names import BF16, FLOAT32, INT8, TVM_SPACE
+from tunesmith.names import FLOAT32, TVM_SPACE
 from tunesmith.options import JobOptions
 from tunesmith.preparation import for_target
 from tunesmith.targets import Target
@@ -70,8 +70,11 @@ def unavailable(space: str, target: Target) -> dict[str, str]:
     if space == TVM_SPACE:
         return dict.fromkeys(FASTEST_FIRST, f"the space {space} has no kernels for it")
     cpu = cpu_model_of(target)
-    has: Mapping[str, bool] = {BF16: cpu.bf16_dot, INT8: cpu.i8_dot}
-    return {precision: "the target has no instruction for it" for precision in FASTEST_FIRST if not has[precision]}
+    return {
+        precision: "the target has no instruction for it"
+        for precision in FASTEST_FIRST
+        if not cpu.multiplies(precision)
+    }
 
 
 def choose(tried: Sequence[PrecisionClaim], missing: Mapping[str, str], tolerance: float) -> Choice:

@@ -20,6 +20,7 @@ from tunesmith.targets import Target
 from tunesmith.types import TensorSpec, Values
 from workers.protocol import Built
 from workers.tvm_backend.build import linking
+from workers.tvm_backend.build.tile_peak import TilePeak
 
 VERSION = 2
 """Raised when a kernel changes or is added: earlier latencies are no longer a reference."""
@@ -292,7 +293,7 @@ class Reference:
         return schedule.mod
 
 
-NarrowPeak = Union[PairPeak, QuadPeak]
+NarrowPeak = Union[PairPeak, QuadPeak, TilePeak]
 Kernel = Union[Peak, NarrowPeak, Read, Reference]
 """What can be built and timed; the last argument is the output."""
 
@@ -308,8 +309,12 @@ def narrow_peaks(target: Mapping[str, Any]) -> dict[str, NarrowPeak]:
 
     made = Target(dict(target))
     cpu, cores = cpu_model_of(made), made.num_cores
-    found: dict[str, NarrowPeak] = {BF16: PairPeak(cores)} if cpu.bf16_dot else {}
-    return found | ({INT8: QuadPeak(cores, cpu.lanes())} if cpu.i8_dot else {})
+    found: dict[str, NarrowPeak] = {}
+    if cpu.bf16_tiles or cpu.bf16_dot:
+        found[BF16] = TilePeak(cores, BF16) if cpu.bf16_tiles else PairPeak(cores)
+    if cpu.i8_tiles or cpu.i8_dot:
+        found[INT8] = TilePeak(cores, INT8) if cpu.i8_tiles else QuadPeak(cores, cpu.lanes())
+    return found
 
 
 def cached_read(threads: int, size: int) -> Read:

@@ -127,12 +127,16 @@ BY_NAME = {dot.name: dot for dot in (*ALL, *ROW_WORDS)}
 _REGISTERING = threading.Lock()
 
 
-def register() -> None:
-    """Make the intrinsics known to TVM, as an exported folder's script does; calls after the first are free."""
+def register(tiles: bool = True) -> None:
+    """Make the intrinsics known to TVM, as an exported folder's script does; calls after the first are free.
+
+    Args:
+        tiles: those of matrix units, too, of which there are hundreds, as tiles come in all sizes.
+    """
     with _REGISTERING:
-        _register()
+        _register(tiles)
 
 
 @functools.cache
-def _register() -> None:
-    script().register_intrinsics(metaschedule.INTRINSICS)
+def _register(tiles: bool) -> None:
+    script().register_intrinsics(metaschedule.INTRINSICS, bool if tiles else BY_NAME.__contains__)

@@ -46,6 +46,11 @@ class MatrixDot(Dot):
     of_block: bool = False
 
     @property
+    def function(self) -> str:
+        """Name of LLVM's function."""
+        return f"ts_amx_{_WORD[self.weights]}"
+
+    @property
     def zero(self) -> str:
         """Name of what clears a tile."""
         return f"ts_amx_{SUMS[self.weights]}_zero_r{self.rows}_k{self.steps}"

@@ -37,5 +37,7 @@ def cpu_model_of(target: Target, found: Calibration | None = None) -> CpuModel:
             bf16_tiles, i8_tiles = (
                 all(codegen.target_has_features(each, made) for each in NARROW[narrow].tiles) for narrow in (BF16, INT8)
             )
+            # Cores with a matrix unit multiply pairs in vectors at half the rate of float32 (Sapphire Rapids).
+            bf16 = bf16 and not bf16_tiles
             return replace(cpu, bf16_dot=bf16, i8_dot=i8, i16_dot=i16, bf16_tiles=bf16_tiles, i8_tiles=i8_tiles)
     return CpuModel.of(target.num_cores, 16, 16, found)

@@ -1,0 +1,105 @@
+"""Rules with a matrix unit: right whatever is decided, all of a product on its instruction, preferred by estimates."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pair_tasks
+import pytest
+import quad_tasks
+import rule_checks
+from emulated import emulated
+from pair_tasks import arguments, convolution, dense
+
+import tvm  # isort: skip
+
+from tunesmith.search.construction import construct
+from tunesmith.targets import Target
+from workers.tvm_backend import tir
+from workers.tvm_backend.design_space import space
+from workers.tvm_backend.design_space.static_model import prior_of
+
+pytestmark = pytest.mark.parallel
+
+SAPPHIRE = Target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
+HIDDEN = Target(
+    {"kind": "llvm", "mcpu": "rocketlake", "mattr": ["+amx-tile", "+amx-bf16", "+amx-int8"], "num-cores": 2}
+)
+"""A virtual machine may show a name that says nothing of the unit."""
+UNIT = re.compile(r"\btdp(?:bf16ps|busd)\b")
+
+
+def in_tiles(task: Any, each: int = 1) -> list[Any]:
+    """Scheduled modules of a task that use the unit."""
+    mods = rule_checks.scheduled(task, SAPPHIRE, each)
+    return [mod for mod in mods if "ts_amx" in str(tvm.ir.save_json(mod))]
+
+
+PAIRS = {
+    "rows of full tiles": lambda: dense((32,), 6, 32),
+    "rows that pad the last tile": lambda: dense((37,), 4, 16, residual=True),
+    "several row axes": lambda: dense((3, 14), 4, 8),
+    "panels of several tiles": lambda: dense((16,), 2, 16, lanes=32),
+    "a border": lambda: convolution((1, 2, 7, 7), 3, (3, 3), padding=(1, 1, 1, 1), residual=True),
+    "two images, a dilated kernel": lambda: convolution((2, 2, 9, 14), 2, (2, 3), dilation=(1, 2), rounded=False),
+    "one pixel of a kernel": lambda: convolution((1, 3, 4, 16), 4, (1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs(name: str) -> None:
+    task = PAIRS[name]()
+    here = rule_checks.here()
+    expected = pair_tasks.run(tir.load_module(task.module), task, here)
+    step = 2.0**-7 if arguments(task)[-1].meaning != "float32" else 1e-5
+    mods = in_tiles(task)
+    assert mods
+    for mod in mods:
+        found = pair_tasks.run(emulated(mod), task, here)
+        np.testing.assert_allclose(found, expected, rtol=step, atol=1e-5 * abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        lambda: quad_tasks.dense((20,), 64, 64),
+        lambda: quad_tasks.dense((16,), 32, 48),
+        lambda: quad_tasks.convolution((1, 32, 7, 7), 48, 3, padding=(1, 1, 1, 1)),
+    ],
+    ids=["dense layer", "a quarter of the depth", "convolution"],
+)
+def test_quads(case: Any) -> None:
+    made = case()
+    mods = in_tiles(made.task)
+    assert mods
+    for mod in mods:
+        np.testing.assert_array_equal(made.run(emulated(mod), rule_checks.here()), made.expected)
+
+
+@pytest.mark.parametrize("target", [SAPPHIRE, HIDDEN], ids=["by name", "by feature"])
+def test_the_compiled_code_multiplies_on_the_unit_alone(target: Target) -> None:
+    task = convolution((1, 2, 7, 7), 3, (3, 3), padding=(1, 1, 1, 1))
+    mods = [mod for mod in rule_checks.scheduled(task, target, 1) if "ts_amx" in str(tvm.ir.save_json(mod))]
+    assert mods
+    text = str(tvm.compile(mods[0], target=tir.tvm_target(target)).mod.inspect_source("asm"))
+    assert UNIT.search(text)
+    assert "tilestored" in text
+    assert not re.search(r"\bvfn?madd|\bvdpbf16ps|\bcallq?\b.*ts_amx_(?:zero|store|bf16)", text)
+
+
+def test_strided_convolutions_and_few_rows_are_left_to_vectors() -> None:
+    assert not in_tiles(convolution((1, 2, 9, 9), 2, (3, 3), stride=(2, 2)))
+    assert not in_tiles(dense((2,), 4, 32))
+
+
+def test_the_static_model_prefers_the_unit() -> None:
+    task = dense((64,), 8, 64)
+    bodies = space.generate(task.module, SAPPHIRE)
+    traces = space.TraceSpace(task.module, SAPPHIRE, bodies)
+    prior = prior_of(traces, SAPPHIRE, None)
+    assert prior is not None
+    made = construct(traces.space, prior, np.random.default_rng(0), 8, 256)
+    best = traces.space.candidates(made)[int(np.nanargmin(prior(made)))]
+    assert "ts_amx" in str({body.hash: body.trace for body in bodies}[best.sketch])
