@@ -19,7 +19,7 @@ ROWS, DEPTH = 7340033, 9437189
 
 TILE = f'T.cast(C.elem_offset // ({ROWS} * sc) * (sc // {COLUMNS}) + C.elem_offset % sc // {COLUMNS}, "int8")'
 """Number of a tile: its place in the buffer of accumulators, whose rows are ``sc`` elements apart."""
-FIRST = "T.Select(C.elem_offset % sc == 0, 1, 0)"
+IS_LEFTMOST = "T.Select(C.elem_offset % sc == 0, 1, 0)"
 """Whether it is the first of its rows: later ones find the rows' operand in the unit."""
 HEAD = """
 @T.prim_func(s_tir=True)
@@ -102,7 +102,7 @@ def _adds(weights: str, left: str, word: str, block: int = 0) -> tuple[str, str]
     each = ADDS.format(rows=ROWS, steps=depth, group=group, product=PRODUCTS[weights].format(lane=lane))
     at = {"A": "0, 0" if block else "0, 0, 0", "B": "0, 0, 0"}
     operands = ", ".join(f'T.address_of({name}[{at[name]}]), T.cast(s{name.lower()} * {size}, "int64")' for name in at)
-    call = f'T.evaluate(T.call_extern("void", "ts_amx_{word}", {TILE}, {FIRST}, {operands}))'
+    call = f'T.evaluate(T.call_extern("void", "ts_amx_{word}", {TILE}, {IS_LEFTMOST}, {operands}))'
     buffers = {"A": left, "B": weights, "C": sums}
     shape = (f"({ROWS}, {depth * group})", "sa, 1") if block else (f"({ROWS}, {depth}, {group})", f"sa, {group}, 1")
     shapes = {"A": shape, "B": (f"({depth}, 16, {group})", f"sb, {group}, 1")}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from tunesmith.arithmetic import FLAGS
+
+CACHES = Path("/sys/devices/system/cpu")
 
 
 def default_lease_path() -> Path:
@@ -35,3 +38,33 @@ def cpu_features() -> tuple[str, ...]:
     """What this host's CPU has of all that kernels ask for, by LLVM's names, sorted."""
     flags = cpu_flags()
     return tuple(sorted(feature for feature, flag in FLAGS.items() if flag in flags))
+
+
+def cache_sizes(cores: Iterable[int] | None = None, root: Path = CACHES) -> dict[int, int]:
+    """Bytes of the data caches by level that some cores of this host have; empty where the system does not tell.
+
+    Args:
+        cores: their numbers; None: those that this process may run on. A cache that several share counts once.
+    """
+    cores = os.sched_getaffinity(0) if cores is None else cores
+    seen: dict[tuple[int, str], int] = {}
+    for folder in (path for core in cores for path in root.glob(f"cpu{core}/cache/index[0-9]*")):
+        facts = {name: _read_fact(folder / name) for name in ("level", "type", "size", "shared_cpu_list")}
+        size = facts["size"].removesuffix("K")
+        if facts["type"] == "Instruction" or not (facts["level"].isdigit() and size.isdigit()):
+            continue
+        seen[int(facts["level"]), facts["shared_cpu_list"]] = int(size) * 1024
+    return {level: sum(size for (at, _), size in seen.items() if at == level) for level, _ in sorted(seen)}
+
+
+def core_caches(root: Path = CACHES) -> tuple[int, ...]:
+    """Bytes of data cache that one core of this host can use, level 1 first; empty where the system does not tell."""
+    first = min(os.sched_getaffinity(0))
+    return tuple(cache_sizes([first], root).values())
+
+
+def _read_fact(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

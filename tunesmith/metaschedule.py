@@ -7,6 +7,7 @@ The two files hold one JSON value a line: ``[hash, module]`` for a workload, and
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,8 @@ COMPILE_SCRIPT = _TEMPLATES / "compile.py"
 """The script of the exported folder: TVM, NumPy and the standard library."""
 INTRINSICS_FILE = "intrinsics.json"
 INTRINSICS = _TEMPLATES / INTRINSICS_FILE
-"""TVM's JSON of the tensor intrinsics of Tunesmith's rules, by name: what each computes, and how."""
+"""TVM's JSON of the tensor intrinsics of Tunesmith's rules, by name: what each computes, and how. One that serves
+several sizes has these as a third part, and their names in braces in its own name and texts."""
 INTRINSIC = re.compile(r'"(ts_\w+)"')
 """The name of one of them in a trace."""
 _README = _TEMPLATES / "README.md"
@@ -59,6 +61,19 @@ class DatabaseRecord:
     def hash(self) -> str:
         """The workload's structural hash."""
         return self.workload[0]
+
+
+def intrinsics() -> dict[str, list[str]]:
+    """The tensor intrinsics of Tunesmith's rules, each in all of its sizes: by name, what it computes and how."""
+    found = {}
+    for name, (what, how, *sizes) in json.loads(INTRINSICS.read_text(encoding="utf-8")).items():
+        axes = sizes[0] if sizes else {}
+        for values in itertools.product(*axes.values()):
+            parts = [name, what, how]
+            for axis, value in zip(axes, values, strict=True):
+                parts = [part.replace(f"{{{axis}}}", str(value)) for part in parts]
+            found[parts[0]] = parts[1:]
+    return found
 
 
 def encoded(module: str) -> str:
@@ -209,5 +224,5 @@ def _intrinsics(records: str) -> dict[str, str]:
     named = set(INTRINSIC.findall(records))
     if not named:
         return {}
-    known = json.loads(INTRINSICS.read_text(encoding="utf-8"))
+    known = intrinsics()
     return {INTRINSICS_FILE: _compact({name: known[name] for name in sorted(named)}) + "\n"}

@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks.harness.limits import Level, Peak
 from benchmarks.harness.processes import ask
 from benchmarks.peak.probe import Job
+from tunesmith.host import cache_sizes
 from workers.tvm_backend.build import calibration_kernels
 
 PROBE = "benchmarks.peak.probe"
@@ -83,7 +84,7 @@ def measure(threads: int, *, curve: bool = False, repeats: int = 10) -> Limits:
     Raises:
         MeasurementFailed: when the probe ends without an answer.
     """
-    caches = calibration_kernels.cache_sizes(cores=sorted(os.sched_getaffinity(0))[:threads])
+    caches = cache_sizes(cores=sorted(os.sched_getaffinity(0))[:threads])
     memory = int(calibration_kernels.uncached_read(threads).work)
     sizes = sorted({*(size // 2 for size in caches.values()), *(sweep(threads, memory) if curve else ()), memory})
     with tempfile.TemporaryDirectory(prefix="tunesmith-peak-") as folder:

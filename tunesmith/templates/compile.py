@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import itertools
 import json
 import math
 import os
@@ -18,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,34 +67,19 @@ def load_intrinsics(kind: str) -> None:
         importlib.import_module(f"{INTRINSICS}.{part}")
 
 
-def register_intrinsics(path: Path, wanted: Callable[[str], bool] = bool) -> None:
-    """Make tensor intrinsics in a file known, which traces name: to open a database replays all of them.
-
-    Args:
-        wanted: whether an intrinsic of a name can occur.
-    """
+def register_intrinsics(texts: dict[str, list[str]]) -> None:
+    """Make tensor intrinsics known (what each computes, and how), by which traces are named: to open a database
+    replays all of them."""
     import tvm
     from tvm.s_tir import TensorIntrin
 
-    for name, parts in sized(json.loads(path.read_text())) if path.exists() else ():
-        if wanted(name) and TensorIntrin.get(name, allow_missing=True) is None:
+    for name, parts in texts.items():
+        if TensorIntrin.get(name, allow_missing=True) is None:
             try:
                 TensorIntrin.register(name, *map(tvm.ir.load_json, parts))
             except Exception as error:
-                raise SystemExit(
-                    f"TVM {tvm.__version__} cannot read {path.name}: see README.md for its version"
-                ) from error
-
-
-def sized(texts: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    """Names and both texts of all intrinsics; one that serves several sizes names these, and comes in each of them."""
-    for name, (what, how, *sizes) in texts.items():
-        axes = sizes[0] if sizes else {}
-        for values in itertools.product(*axes.values()):
-            parts = [name, what, how]
-            for axis, value in zip(axes, values, strict=True):
-                parts = [part.replace(f"{{{axis}}}", str(value)) for part in parts]
-            yield parts[0], parts[1:]
+                remedy = "see README.md for its version"
+                raise SystemExit(f"TVM {tvm.__version__} cannot read intrinsics.json: {remedy}") from error
 
 
 def read_params(path: Path, mod: Any) -> dict[str, Any]:
@@ -134,8 +118,8 @@ def apply_schedules(mod: Any, target: Any, database_dir: Path | None) -> tuple[A
         mod = choose_programs(mod, lambda direct, other: False)
     else:
         load_intrinsics(target.kind.name)
-        records = (database_dir / "database_tuning_record.json").read_text()
-        register_intrinsics(database_dir / "intrinsics.json", records.__contains__)
+        named = database_dir / "intrinsics.json"
+        register_intrinsics(json.loads(named.read_text()) if named.exists() else {})
         database = ms.database.JSONDatabase(work_dir=str(database_dir), allow_missing=False)
         with target, database:
             scheduled = relax.transform.MetaScheduleApplyDatabase()(mod)

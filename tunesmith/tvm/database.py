@@ -98,7 +98,7 @@ class _Lookup:
         if kind not in self._kinds:
             steps = BACKEND.script()
             steps.load_intrinsics(kind)
-            steps.register_intrinsics(metaschedule.INTRINSICS)
+            steps.register_intrinsics(metaschedule.intrinsics())
             self._kinds.add(kind)
 
 

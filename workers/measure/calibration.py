@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tunesmith.host import core_caches
 from tunesmith.measuring.plausibility import told_latency
 from tunesmith.messages import Calibration, MeasureLimits
 from tunesmith.targets import Target
@@ -276,7 +277,7 @@ class Calibrator:
             latest_seconds=latest,
             measured_at=dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds"),
             drift=latest / stored.reference_seconds,
-            cache_sizes=calibration_kernels.core_caches(),
+            cache_sizes=core_caches(),
         )
         before = self._known_of(state.target)[0]
         if health is not before:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rpc_device import RpcDevice
 
+from tunesmith.host import cache_sizes, core_caches
 from tunesmith.types import DeviceHealth
 from workers.measure.calibration import Calibrator
 from workers.measure.drift import Rules
@@ -28,6 +29,7 @@ from workers.tvm_backend.build.calibration_kernels import (
     Read,
     Reference,
 )
+from workers.tvm_backend.build.tile_peak import TilePeak
 from workers.tvm_backend.host import describe_from_outside
 from workers.tvm_backend.run.runner import RpcRunner
 from workers.tvm_backend.warm import warm
@@ -103,6 +105,12 @@ def test_a_cpu_with_instructions_for_narrow_types_has_their_peaks() -> None:
         assert loop.count(name) >= PAIR_CHAINS
         assert loop.count(name) % PAIR_CHAINS == 0
         assert kernel.work == 2 * group * 2 * PAIR_CHAINS * LANES[0] * calibration_kernels.ROUNDS
+    units = calibration_kernels.narrow_peaks({**zen4, "mcpu": "sapphirerapids"})
+    assert units == {"bf16": TilePeak(2, "bf16"), "int8": TilePeak(2, "int8")}
+    for kernel, name in zip(units.values(), ("tdpbf16ps", "tdpbusd"), strict=True):
+        sapphire = tvm.target.Target({**zen4, "mcpu": "sapphirerapids"})
+        text = str(tvm.compile(kernel.module(), target=sapphire).mod.inspect_source("asm"))
+        assert text.count(f"\t{name}\t") % 6 == 0 < text.count(name), "as many for each accumulator"
     assert calibration_kernels.narrow_peaks({**zen4, "mcpu": "alderlake"}) == {"int8": QuadPeak(2, lanes=8)}
 
 
@@ -124,9 +132,9 @@ def test_caches_that_cores_share_count_once(tmp_path: Path) -> None:
         cache(core, 0, "1", "Data", "48K", str(core))
         cache(core, 1, "1", "Instruction", "32K", str(core))
         cache(core, 2, "3", "Unified", "32768K", "0-1" if core < 10 else "10")
-    assert calibration_kernels.cache_sizes([0, 1], tmp_path) == {1: 2 * 48 << 10, 3: 32 << 20}
-    assert calibration_kernels.cache_sizes([0, 1, 10], tmp_path) == {1: 3 * 48 << 10, 3: 64 << 20}
-    assert calibration_kernels.cache_sizes([7], tmp_path) == {}
+    assert cache_sizes([0, 1], tmp_path) == {1: 2 * 48 << 10, 3: 32 << 20}
+    assert cache_sizes([0, 1, 10], tmp_path) == {1: 3 * 48 << 10, 3: 64 << 20}
+    assert cache_sizes([7], tmp_path) == {}
 
 
 def test_caches_of_one_core(tmp_path: Path) -> None:
@@ -136,8 +144,8 @@ def test_caches_of_one_core(tmp_path: Path) -> None:
         folder.mkdir(parents=True)
         for name, text in (("level", "1"), ("type", "Data"), ("size", size), ("shared_cpu_list", str(core))):
             (folder / name).write_text(text)
-    assert calibration_kernels.core_caches(tmp_path) == (48 << 10,)
-    assert calibration_kernels.core_caches(tmp_path / "none") == ()
+    assert core_caches(tmp_path) == (48 << 10,)
+    assert core_caches(tmp_path / "none") == ()
 
 
 @pytest.fixture(scope="module")

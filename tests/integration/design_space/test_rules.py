@@ -99,7 +99,7 @@ def test_pointwise_convolutions_of_any_shape(n: int, i: int, o: int, h: int, w: 
     high, wide = 4 * h - 2 * padding, 4 * w - 2 * padding
     task = operator(f"conv2d:{n}x{i}x{high}x{wide},{o}x{i}x1x1,s1,p{padding}")
     assert fits(PointwiseConvolution(), task, here()) >= 1
-    assert check(task) >= 2
+    assert check(task) >= 1
 
 
 def test_a_product_skips_no_pixels() -> None:

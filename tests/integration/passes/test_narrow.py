@@ -15,7 +15,6 @@ from encoders import Encoder, save
 from layout_nets import shuffled
 from small_nets import Array, Net, by_onnxruntime, calls, residual_trunk, run_network
 
-from tunesmith import metaschedule
 from tunesmith.preparation import Preparation
 from workers.tvm_backend.warm import warm
 
@@ -100,10 +99,9 @@ def test_the_exported_folder_needs_tvm_alone(tmp_path: Path) -> None:
     close(exported.run(tmp_path, x), run_network(made, x)[0], 2e-3)
 
 
-def test_intrinsics_of_another_tvm_are_refused(tmp_path: Path) -> None:
-    (tmp_path / metaschedule.INTRINSICS_FILE).write_text('{"ts_other": ["{}", "{}"]}')
+def test_intrinsics_of_another_tvm_are_refused() -> None:
     with pytest.raises(SystemExit, match=rf"TVM {re.escape(tvm.__version__)} cannot read intrinsics.json"):
-        script().register_intrinsics(tmp_path / metaschedule.INTRINSICS_FILE)
+        script().register_intrinsics({"ts_other": ["{}", "{}"]})
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])

@@ -7,14 +7,14 @@ no TVM object and cross processes; :func:`build` makes a library of one.
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Union
 
 from tunesmith.arithmetic import NARROW
+from tunesmith.host import cache_sizes
 from tunesmith.names import BF16, INT8
 from tunesmith.targets import Target
 from tunesmith.types import TensorSpec, Values
@@ -38,7 +38,6 @@ ROW = STREAMS * LANES[0]
 SIDE = 256
 MIB = 1 << 20
 UNCACHED_BYTES = (64 * MIB, 256 * MIB)
-CACHES = Path("/sys/devices/system/cpu")
 
 
 @dataclass(frozen=True)
@@ -330,29 +329,6 @@ def uncached_read(threads: int) -> Read:
     return Read(threads, min(high, max(low, 4 * largest)))
 
 
-def cache_sizes(cores: Iterable[int] | None = None, root: Path = CACHES) -> dict[int, int]:
-    """Bytes of the data caches by level that some cores of this host have; empty where the system does not tell.
-
-    Args:
-        cores: their numbers; None: those that this process may run on. A cache that several share counts once.
-    """
-    cores = os.sched_getaffinity(0) if cores is None else cores
-    seen: dict[tuple[int, str], int] = {}
-    for folder in (path for core in cores for path in root.glob(f"cpu{core}/cache/index[0-9]*")):
-        facts = {name: _read_fact(folder / name) for name in ("level", "type", "size", "shared_cpu_list")}
-        size = facts["size"].removesuffix("K")
-        if facts["type"] == "Instruction" or not (facts["level"].isdigit() and size.isdigit()):
-            continue
-        seen[int(facts["level"]), facts["shared_cpu_list"]] = int(size) * 1024
-    return {level: sum(size for (at, _), size in seen.items() if at == level) for level, _ in sorted(seen)}
-
-
-def core_caches(root: Path = CACHES) -> tuple[int, ...]:
-    """Bytes of data cache that one core of this host can use, level 1 first; empty where the system does not tell."""
-    first = min(os.sched_getaffinity(0))
-    return tuple(cache_sizes([first], root).values())
-
-
 def build(kernel: Kernel, target: Mapping[str, Any], out: Path) -> Built:
     """Compile a kernel for a CPU target and link it to ``out``.
 
@@ -395,10 +371,3 @@ def _module(function: Any) -> Any:
     import tvm
 
     return tvm.IRModule({FUNCTION: function.with_attr("global_symbol", FUNCTION)})
-
-
-def _read_fact(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

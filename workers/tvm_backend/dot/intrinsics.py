@@ -139,4 +139,6 @@ def register(tiles: bool = True) -> None:
 
 @functools.cache
 def _register(tiles: bool) -> None:
-    script().register_intrinsics(metaschedule.INTRINSICS, bool if tiles else BY_NAME.__contains__)
+    texts = metaschedule.intrinsics()
+    wanted = texts if tiles else {name: texts[name] for name in BY_NAME}
+    script().register_intrinsics(wanted)

@@ -67,7 +67,7 @@ def _dots() -> Iterator[MatrixDot]:
         for of_block, all_steps in ((False, STEPS[weights]), (True, BLOCK_STEPS[weights])):
             for rows, steps in itertools.product(range(MIN_ROWS, MAX_ROWS + 1), all_steps):
                 name = f"ts_amx_{_WORD[weights]}{'_block' if of_block else ''}_r{rows}_k{steps}"
-                # Of two instructions a cycle, as many as an instruction's cycles have room for.
+                # A core starts two instructions a cycle, and one of these takes the place of all in its cycles.
                 operations = 2 * CYCLES / (rows * steps * GROUPS[weights])
                 yield MatrixDot(name, COLUMNS, left, weights, needs, operations, text, rows, steps, of_block)
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tunesmith.host import cache_sizes
 from tunesmith.messages import ModelWeights
-from workers.tvm_backend.build.calibration_kernels import cache_sizes
 
 STREAM = "tunesmith.rpc.stream"
 BEYOND = 2

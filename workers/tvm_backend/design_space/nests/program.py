@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from tvm.s_tir import Schedule
 
 from tunesmith.analysis.nest import Access, Block, Buffer, Extent, Index, Kind, Loop, Product
 from workers.tvm_backend import tir
+from workers.tvm_backend.design_space.nests.lanes import Lanes, of_lanes
 from workers.tvm_backend.dot.intrinsics import BY_NAME, LANE_BYTES, Dot
 from workers.tvm_backend.dot.marks import MARK
 from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, STAGES, MatrixDot
@@ -103,8 +103,8 @@ class Program:
             str(name): value for name, value in tir.plain(root.annotations).items() if isinstance(value, int)
         }
         self.places = tuple(_walk(root.body, (), _Counter()))
-        self._numbers: dict[tuple[int, _Lanes], int] = {}
-        self._sources: list[tuple[Any, _Lanes, int]] = []
+        self._numbers: dict[tuple[int, Lanes], int] = {}
+        self._sources: list[tuple[Any, Lanes, int]] = []
         bare = [self._bare(place) for place in self.places]
         summed = {loop.number for block in bare for loop in block.loops if loop.reduction}
         self.bare = tuple(_sharing(block, summed) for block in bare)
@@ -168,9 +168,9 @@ class Program:
     def _access(self, region: Any, axis_of: Mapping[int, int], pair: int | None = None, group: int = 1) -> Access:
         """An access; an instruction's operands are 32-bit lanes, of ``group`` values that ``pair`` goes through."""
         indices = tuple(_index(each, axis_of) for each in region.region)
-        lanes = _Lanes.NONE
+        lanes = Lanes.NONE
         if pair is not None and indices:
-            lanes, indices = _of_lanes(indices, pair, group)
+            lanes, indices = of_lanes(indices, pair, group)
         number = self._numbers.setdefault((key(region.source), lanes), len(self._sources))
         if number == len(self._sources):
             self._sources.append((region.source, lanes, group))
@@ -201,34 +201,12 @@ class _Counter:
         return self.next - 1
 
 
-class _Lanes(enum.Enum):
-    """Which part of a buffer's shape shares 32-bit lanes."""
-
-    NONE = enum.auto()
-    DIMENSION = enum.auto()
-    PART = enum.auto()
-
-
 def _axis_of_pair(place: Place) -> int | None:
     """The axis of what shares a lane, of a block that is left to an instruction."""
     if place.pair is None:
         return None
     used = [{key(v) for v in variables(value)} for value in place.realize.iter_values]
     return next(at for at, found in enumerate(used) if key(place.pair) in found)
-
-
-def _of_lanes(indices: tuple[Index, ...], pair: int, group: int) -> tuple[_Lanes, tuple[Index, ...]]:
-    """Indices of lanes: what shares one is the last dimension, or the fastest part of it."""
-    *outer, last = indices
-    strides = dict(last.strides)
-    if strides.pop(pair, 0) != 1 or last.divide != 1 or last.modulo:
-        return _Lanes.NONE, indices
-    if not strides:
-        return _Lanes.DIMENSION, tuple(outer)
-    if any(stride % group for stride in strides.values()):
-        return _Lanes.NONE, indices
-    of_lanes = tuple(sorted((axis, stride // group) for axis, stride in strides.items()))
-    return _Lanes.PART, (*outer, replace(last, strides=of_lanes))
 
 
 def _walk(statement: Any, loops: tuple[RealLoop, ...], counter: _Counter) -> Iterator[Place]:
@@ -279,12 +257,12 @@ def _number(value: Any) -> int:
     return found
 
 
-def _buffer(source: Any, lanes: _Lanes, group: int) -> Buffer:
+def _buffer(source: Any, lanes: Lanes, group: int) -> Buffer:
     """A buffer, or what it is to an instruction: of 32-bit lanes that its last dimension, or a part of it, shares."""
     shape, size = tuple(_number(each) for each in source.ty.shape), _bytes(str(source.ty.dtype))
-    if lanes is _Lanes.DIMENSION:
+    if lanes is Lanes.DIMENSION:
         return Buffer(str(source.name), shape[:-1], LANE_BYTES)
-    if lanes is _Lanes.PART:
+    if lanes is Lanes.PART:
         return Buffer(str(source.name), (*shape[:-1], shape[-1] // group), LANE_BYTES)
     return Buffer(str(source.name), shape, size)
 
