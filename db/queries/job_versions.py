@@ -27,7 +27,7 @@ def versions(session: Session, job_ids: Collection[str]) -> dict[str, Version]:
         for kind in (Event, Record)
     )
     query: Any = (
-        sa.select(Job.id, *newest, Job.state, Job.name, Job.comment, Model.name, Model.note)
+        sa.select(Job.id, *newest, Job.state, Job.name, Job.comment, Job.simulated, Model.name, Model.note)
         .join(Model, Job.model_id == Model.id)
         .where(Job.id.in_(job_ids), Job.state.in_(ENDED_JOBS))
     )

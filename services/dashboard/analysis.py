@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import urlencode
 
 from nicegui import ui
@@ -10,6 +9,7 @@ from nicegui import ui
 from services.dashboard import analysis_charts as charts
 from services.dashboard import format as fmt
 from services.dashboard.api import Json
+from services.dashboard.chart import Chart
 from services.dashboard.context import Context, keep_fresh
 from services.dashboard.parts import Banner, empty
 from services.dashboard.theme import frame
@@ -47,23 +47,23 @@ class Plots:
             ui.label("Predicted against measured").classes("ts-head").props("role=heading aria-level=2")
             self._unranked = empty("insights", "No score yet", "No cost model ranked these trials.")
             with ui.element("div").classes("ts-charts") as self._model:
-                self._predicted = _chart(300, "Score of the cost model against latency", "predicted")
-                self._ranking = _chart(300, "How well the cost model ranked each round", "ranking")
+                self._predicted = Chart("Score of the cost model against latency", 300).mark("predicted")
+                self._ranking = Chart("How well the cost model ranked each round", 300).mark("ranking")
         with ui.element("section").classes("ts-card"):
             ui.label("Importance of knobs").classes("ts-head").props("role=heading aria-level=2")
             ui.label(
                 "What each value alone explains of the latencies of the trials that the search chose. An effect that "
                 "needs two knobs at once does not show."
             ).classes("ts-soft")
-            self._importance = _chart(320, "Importance of knobs", "importance")
+            self._importance = Chart("Importance of knobs", 320).mark("importance")
         with ui.element("section").classes("ts-card"):
             ui.label("Parallel coordinates").classes("ts-head").props("role=heading aria-level=2")
-            self._parallel = _chart(380, "Knobs of each trial and its latency", "parallel")
+            self._parallel = Chart("Knobs of each trial and its latency", 380).mark("parallel")
         with ui.element("section").classes("ts-card"):
             with ui.row().classes("w-full items-center justify-between"):
                 ui.label("Latency by one knob").classes("ts-head").props("role=heading aria-level=2")
                 self._knob = ui.select({}, label="Knob", on_change=self._draw_slice).props("dense outlined")
-            self._slice = _chart(300, "Latency by the value of one knob", "slice")
+            self._slice = Chart("Latency by the value of one knob", 300).mark("slice")
         with ui.element("section").classes("ts-card"):
             table = ui.table(columns=KNOBS, rows=[], row_key="name", pagination={"rowsPerPage": 0})
             self._table = table.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells")
@@ -76,10 +76,10 @@ class Plots:
         scored = any(point["score"] is not None for point in found["points"])
         self._unranked.set_visibility(not scored)
         self._model.set_visibility(scored)
-        _draw(self._predicted, charts.predicted(found["points"]))
-        _draw(self._ranking, charts.ranking(found["rounds"]))
-        _draw(self._importance, charts.importance(found["knobs"]))
-        _draw(self._parallel, charts.parallel(found["knobs"], found["points"]))
+        self._predicted.draw(charts.predicted(found["points"]))
+        self._ranking.draw(charts.ranking(found["rounds"]))
+        self._importance.draw(charts.importance(found["knobs"]))
+        self._parallel.draw(charts.parallel(found["knobs"], found["points"]))
         names = {at: knob["name"] for at, knob in enumerate(found["knobs"])}
         self._knob.set_options(names, value=self._knob.value if self._knob.value in names else next(iter(names), None))
         self._draw_slice()
@@ -89,18 +89,7 @@ class Plots:
     def _draw_slice(self) -> None:
         at = self._knob.value
         if self._found is not None and at is not None:
-            _draw(self._slice, charts.slices(self._found["knobs"][at]["name"], at, self._found["points"]))
-
-
-def _chart(height: int, label: str, mark: str) -> ui.echart:
-    chart = ui.echart({"series": []}).classes("w-full").style(f"height:{height}px; min-width:0")
-    return chart.props(f"role=img aria-label='{label}'").mark(mark)
-
-
-def _draw(chart: ui.echart, options: dict[str, Any]) -> None:
-    chart.options.clear()
-    chart.options.update(options)
-    chart.update()
+            self._slice.draw(charts.slices(self._found["knobs"][at]["name"], at, self._found["points"]))
 
 
 def build(context: Context, job_id: str, task_id: int, sketch: str) -> None:

@@ -149,8 +149,8 @@ class Api:
         """Events after an id."""
         return self._with(lambda c: [event.model_dump(mode="json") for event in c.events(job_id, after, limit=200)])
 
-    def newest_events(self, job_id: str, pages: int) -> list[Json]:
-        """The newest events, oldest first: up to ``pages`` of 200."""
+    def newest_events(self, job_id: str, pages: int, enough: Callable[[list[Json]], bool]) -> list[Json]:
+        """The newest events, oldest first: up to ``pages`` of 200, until they are ``enough``."""
 
         def work(client: Client) -> list[Json]:
             found: list[Json] = []
@@ -159,7 +159,7 @@ class Api:
                 page = client.newest_events(job_id, cursor=cursor)
                 found += [event.model_dump(mode="json") for event in page.items]
                 cursor = page.next_cursor
-                if cursor is None:
+                if cursor is None or enough(found):
                     break
             return found[::-1]
 

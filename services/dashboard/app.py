@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.gzip import GZipMiddleware
@@ -28,11 +30,13 @@ from services.dashboard import (
     workload,
 )
 from services.dashboard.api import Clients
-from services.dashboard.context import Context
+from services.dashboard.context import Context, first_look
+from services.dashboard.kept_files import KeptFiles
 from services.dashboard.listing import Listing
 from services.dashboard.listings import LISTINGS
 from services.dashboard.policy import PagePolicy, use_nonces
 from services.dashboard.sessions import Sessions
+from services.dashboard.theme import RESTORE
 from services.rates import Rate
 
 FAVICON = (
@@ -41,7 +45,7 @@ FAVICON = (
 )
 
 GZIP_LEVEL = 3
-"""A browser with an empty cache loads two megabytes: at level 9 to compress them takes a fifth of a second."""
+"""For pages, each of which is compressed for one visitor; what all have in common is kept, see :class:`KeptFiles`."""
 
 
 def mount(app: FastAPI, *, base_url: str, secret: str, login_limit: str, headers: Mapping[str, str]) -> None:
@@ -67,6 +71,7 @@ def mount(app: FastAPI, *, base_url: str, secret: str, login_limit: str, headers
     lost.handle(context)
     use_nonces(templates.env)
     toolkit.add_middleware(PagePolicy)
+    toolkit.config.vue_config_script += RESTORE
     core.sio.eio.cors_allowed_origins = []  # no answer invites other origins; whoever mounts this refuses them
     ui.run_with(
         app,
@@ -81,45 +86,59 @@ def mount(app: FastAPI, *, base_url: str, secret: str, login_limit: str, headers
         tailwind=False,  # the style sheet has the few classes that are used, and the script would take long to load
         gzip_middleware_factory=lambda app: GZipMiddleware(app, compresslevel=GZIP_LEVEL),
     )
+    app.add_middleware(KeptFiles)
+
+
+def _page(path: str) -> Callable[[Callable[..., None]], None]:
+    """A page that is sent with its data, if that comes soon."""
+
+    def add(build: Callable[..., None]) -> None:
+        @ui.page(path)
+        @wraps(build)
+        async def page(*args: Any, **given: Any) -> None:
+            build(*args, **given)
+            await first_look()
+
+    return add
 
 
 def _pages(context: Context, clients: Clients) -> None:
-    @ui.page("/")
+    @_page("/")
     def overview_page(tag: str = "") -> None:
         overview.build(context, tag)
 
-    @ui.page("/jobs/{job_id}")
+    @_page("/jobs/{job_id}")
     def job_page(job_id: str) -> None:
         job.build(context, job_id)
 
-    @ui.page("/jobs/{job_id}/trials")
+    @_page("/jobs/{job_id}/trials")
     def trials_page(job_id: str, sort: str = "", task: str = "", failure: str = "") -> None:
         trials.build(context, job_id, trials.View.of(sort, task, failure))
 
-    @ui.page("/jobs/{job_id}/trials/{trial_id:int}")
+    @_page("/jobs/{job_id}/trials/{trial_id:int}")
     def trial_page(job_id: str, trial_id: int) -> None:
         trial.build(context, job_id, trial_id)
 
-    @ui.page("/jobs/{job_id}/tasks/{task_id:int}/analysis")
+    @_page("/jobs/{job_id}/tasks/{task_id:int}/analysis")
     def analysis_page(job_id: str, task_id: int, sketch: str = "") -> None:
         analysis.build(context, job_id, task_id, sketch)
 
     for each in LISTINGS:
         _listing(context, each)
 
-    @ui.page("/records/{key}")
+    @_page("/records/{key}")
     def workload_page(key: str) -> None:
         workload.build(context, key)
 
-    @ui.page("/devices/{name:path}")
+    @_page("/devices/{name:path}")
     def device_page(name: str) -> None:
         device.build(context, name)
 
-    @ui.page("/submit")
+    @_page("/submit")
     def submit_page(like: str = "") -> None:
         submit.build(context, like)
 
-    @ui.page("/compare")
+    @_page("/compare")
     def compare_page(jobs: str = "") -> None:
         compare.build(context, jobs)
 
@@ -142,6 +161,6 @@ def _pages(context: Context, clients: Clients) -> None:
 
 
 def _listing(context: Context, shown: Listing) -> None:
-    @ui.page(shown.path)
+    @_page(shown.path)
     def listing_page(find: str = "") -> None:
         listing.build(context, shown, find)

@@ -8,6 +8,7 @@ from nicegui import ui
 
 from services.dashboard import format as fmt
 from services.dashboard.api import Api, Json
+from services.dashboard.chart import Chart
 from services.dashboard.charts import CHOICES, several
 from services.dashboard.context import Context, keep_fresh
 from services.dashboard.overview import ACTIVE, model_name, target_text
@@ -66,17 +67,14 @@ def build(context: Context, jobs: str) -> None:
                 ui.label("Best latency so far").classes("ts-head").props("role=heading aria-level=2")
                 axis = ui.toggle(CHOICES, value="trials")
                 axis.props("no-caps dense unelevated aria-label='Horizontal axis'")
-            chart = ui.echart(several({}, "trials")).classes("w-full").style("height:360px")
-            chart.props("role=img aria-label='Best latency so far of each job'").mark("curves")
+            chart = Chart("Best latency so far of each job", 360).mark("curves")
         with ui.element("section").classes("ts-card"):
             table = ui.table(columns=columns([]), rows=[], row_key="fact", pagination={"rowsPerPage": 0})
             table.classes("ts-table w-full").props("flat dense hide-pagination")
     drawn: dict[str, list[Json]] = {}
 
     def draw() -> None:
-        chart.options.clear()
-        chart.options.update(several(drawn, axis.value))
-        chart.update()
+        chart.draw(several(drawn, axis.value))
 
     async def refresh() -> float:
         found, curves = await visitor.call(lambda api: _load(api, ids))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from nicegui import app, background_tasks, ui
@@ -17,6 +18,10 @@ from services.rates import Rate
 from tunesmith.errors import TunesmithError, Unauthorized
 
 T = TypeVar("T")
+FIRST_LOOK = "first look"
+"""Where a page's client keeps the task that fills it first."""
+FIRST_SECONDS = 0.3
+"""For which a page waits for its data before it is sent; what comes later follows over the socket."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,21 @@ class Visitor:
         """Run a blocking call of the API in a thread."""
         return await asyncio.to_thread(work, self.api)
 
+    @asynccontextmanager
+    async def calls(self) -> AsyncIterator[Callable[[Callable[[Api], T]], Awaitable[T]]]:
+        """Several calls at the same time; all have ended with the block, whatever became of the first."""
+        begun: list[asyncio.Task[Any]] = []
+
+        def call(work: Callable[[Api], T]) -> asyncio.Task[T]:
+            task = asyncio.create_task(self.call(work))
+            begun.append(task)
+            return task
+
+        try:
+            yield call
+        finally:
+            await asyncio.gather(*begun, return_exceptions=True)
+
 
 async def at_once(refresh: Callable[[], Awaitable[float]], banner: Banner) -> None:
     """Call ``refresh`` without waiting for its turn, because the visitor asked for something else."""
@@ -85,7 +105,7 @@ async def at_once(refresh: Callable[[], Awaitable[float]], banner: Banner) -> No
 
 
 def keep_fresh(refresh: Callable[[], Awaitable[float]], banner: Banner, path: str, *, hides: bool = True) -> ui.timer:
-    """Call ``refresh`` while the browser loads its scripts, and again after as many seconds as it returns.
+    """Call ``refresh`` at once, and again after as many seconds as it returns.
 
     Problems are shown in ``banner`` and tried again; a missing or revoked key leads to the login page. What the banner
     says is gone after a call without a problem, unless ``hides`` is False.
@@ -104,5 +124,13 @@ def keep_fresh(refresh: Callable[[], Awaitable[float]], banner: Banner, path: st
             banner.problem(error)
 
     timer = ui.timer(2.0, tick, immediate=False)
-    background_tasks.create(tick(), name=f"first look at {path}", context=ui.context.client)
+    client = ui.context.client
+    client.storage[FIRST_LOOK] = background_tasks.create(tick(), name=f"first look at {path}", context=client)
     return timer
+
+
+async def first_look() -> None:
+    """Wait a moment for the first data of the page that is being built: it need not be drawn twice then."""
+    task = ui.context.client.storage.get(FIRST_LOOK)
+    if task is not None:
+        await asyncio.wait({task}, timeout=FIRST_SECONDS)

@@ -8,6 +8,7 @@ from nicegui import ui
 
 from services.dashboard import format as fmt
 from services.dashboard.api import Api, Json
+from services.dashboard.chart import Chart
 from services.dashboard.charts import BASE, LINE, SOFT
 from services.dashboard.context import Context, at_once, keep_fresh
 from services.dashboard.parts import Banner, Figure, empty, words
@@ -80,8 +81,7 @@ def build(context: Context, name: str) -> None:
                 span = ui.toggle(SPANS, value=24, on_change=lambda: at_once(refresh, banner))
                 span.props("no-caps dense unelevated aria-label='Time that is shown'")
             nothing = empty("timeline", "Nothing yet", "A device is noted every ten minutes while its worker runs.")
-            chart = ui.echart(history([])).classes("w-full").style("height:320px")
-            chart.props("role=img aria-label='Noise, drift and use over time'").mark("history")
+            chart = Chart("Noise, drift and use over time", 320).mark("history")
 
     async def refresh() -> float:
         device, times = await visitor.call(lambda api: _load(api, name, int(span.value or 24)))
@@ -95,9 +95,7 @@ def build(context: Context, name: str) -> None:
         peak.show(fmt.rate(found.get("peak_flops")))
         nothing.set_visibility(not times)
         chart.set_visibility(bool(times))
-        chart.options.clear()
-        chart.options.update(history(times))
-        chart.update()
+        chart.draw(history(times))
         return 15.0
 
     keep_fresh(refresh, banner, f"/devices/{name}")

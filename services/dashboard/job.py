@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -32,7 +31,8 @@ REASONS = {
 REFUSALS = {"fast_math": "no fast math", "winograd": "no Winograd"}
 """What a job says of the approximations that it was not allowed."""
 EVENT_PAGES = 5
-"""Pages of the newest events that a page begins with; most events are steps of rounds, which it does not show."""
+"""Pages of the newest events, at most, that a page begins with; many events are steps of rounds, which it does not
+show."""
 
 
 def facts(job: dict[str, Any]) -> str:
@@ -228,33 +228,19 @@ def _downloads(job_id: str) -> None:
                     ui.label(label)
 
 
-@dataclass(frozen=True)
-class _Loaded:
-    """Everything that the page shows."""
-
-    job: Json
-    forecast: Json
-    curve: Json
-    others: dict[str, list[Json]]
-    tasks: Json
-    decisions: list[Json]
-    failures: list[Json]
-    events: list[Json]
+def _head(api: Api, job_id: str) -> tuple[Json, Json]:
+    return api.job(job_id), api.forecast(job_id)
 
 
-def _load(api: Api, job_id: str, find: str | None, after: int, others: list[str]) -> _Loaded:
-    """Over one connection; ``find``: part of the names of the tasks; ``others``: jobs whose curves are wanted, too."""
-    events = api.events(job_id, after) if after else api.newest_events(job_id, EVENT_PAGES)
-    return _Loaded(
-        api.job(job_id),
-        api.forecast(job_id),
-        api.curve(job_id),
-        {other: api.curve(other)["points"] for other in others},
-        api.tasks(job_id, find),
-        api.decisions(job_id, Decisions.NEWEST),
-        api.failures(job_id),
-        events,
-    )
+def _curves(api: Api, job_id: str, others: list[str]) -> tuple[Json, dict[str, list[Json]]]:
+    """The job's curve, and points of ``others``."""
+    return api.curve(job_id), {other: api.curve(other)["points"] for other in others}
+
+
+def _history(api: Api, job_id: str, after: int) -> tuple[list[Json], list[Json], list[Json]]:
+    """Decisions, failures, and events after one."""
+    events = api.events(job_id, after) if after else api.newest_events(job_id, EVENT_PAGES, EventLog.full)
+    return api.decisions(job_id, Decisions.NEWEST), api.failures(job_id), events
 
 
 def build(context: Context, job_id: str) -> None:
@@ -276,20 +262,27 @@ def build(context: Context, job_id: str) -> None:
 
     async def refresh() -> float:
         nonlocal siblings, least
-        found = await visitor.call(lambda api: _load(api, job_id, tasks.find, events.last, curve.chosen))
-        if siblings is None:  # once, and the limit until it is there: neither changes afterwards
-            siblings = await visitor.call(lambda api: others_of(api, found.job))
-            curve.offer(siblings)
-        if least is None:
-            least = (await visitor.call(lambda api: api.roofline(job_id)))["seconds"]
-        header.show(found.job)
-        notices.show(found.job)
-        figures.show(found.job, found.forecast)
-        curve.show(found.curve["points"], marks(found.job, found.curve["untuned"], least), found.others)
-        tasks.show(found.tasks["items"], found.job["progress"]["tasks"])
-        decisions.show(found.decisions)
-        failures.show(found.failures, found.job["progress"]["trials"])
-        events.add(found.events)
-        return 2.0 if found.job["state"] in ACTIVE else 10.0
+        async with visitor.calls() as call:
+            head, lines = call(lambda api: _head(api, job_id)), call(lambda api: _curves(api, job_id, curve.chosen))
+            listed = call(lambda api: api.tasks(job_id, tasks.find))
+            past = call(lambda api: _history(api, job_id, events.last))
+            job, forecast = await head
+            header.show(job)
+            notices.show(job)
+            figures.show(job, forecast)
+            tasks.show((await listed)["items"], job["progress"]["tasks"])
+            drawn, others = await lines
+            curve.show(drawn["points"], marks(job, drawn["untuned"], least), others)
+            taken, failed, happened = await past
+            decisions.show(taken)
+            failures.show(failed, job["progress"]["trials"])
+            events.add(happened)
+            if siblings is None:  # once, and the limit until it is there: neither changes afterwards
+                siblings = await call(lambda api: others_of(api, job))
+                curve.offer(siblings)
+            if least is None:
+                least = (await call(lambda api: api.roofline(job_id)))["seconds"]
+                curve.show(drawn["points"], marks(job, drawn["untuned"], least), others)
+        return 2.0 if job["state"] in ACTIVE else 10.0
 
     keep_fresh(refresh, banner, f"/jobs/{job_id}")

@@ -8,6 +8,7 @@ from typing import Any
 from nicegui import ui
 
 from services.dashboard.api import Api, Json
+from services.dashboard.chart import Chart
 from services.dashboard.charts import CHOICES, LEAST, SOFT, Mark, best_so_far
 from services.dashboard.compare import title
 from services.dashboard.parts import empty
@@ -45,8 +46,7 @@ class Curve:
             self._others.classes("w-full").props(f"dense outlined use-chips max-values={MOST_CHOSEN}")
             self._others.set_visibility(False)
             self._empty = empty("show_chart", "Nothing measured yet", "The curve starts once each task has a latency.")
-            self._chart = ui.echart(best_so_far([], "trials", (), log=False)).classes("w-full").style("height:330px")
-            self._chart.props("role=img aria-label='Best latency so far'").mark("curve")
+            self._chart = Chart("Best latency so far", 330).mark("curve")
 
     @property
     def chosen(self) -> list[str]:
@@ -73,10 +73,8 @@ class Curve:
     def _draw(self) -> None:
         points, lines, named = self._drawn
         shown = lines if self._lines.value else []
-        options = best_so_far(points, self._axis.value, shown, log=self._log.value, others=named)
-        self._chart.options.clear()
-        self._chart.options.update(options)
-        self._chart.update()
+        if points:
+            self._chart.draw(best_so_far(points, self._axis.value, shown, log=self._log.value, others=named))
 
 
 def others_of(api: Api, job: Json) -> list[Json]:

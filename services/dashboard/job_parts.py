@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from html import escape
 from typing import Any
 
 from nicegui import ui
@@ -211,32 +212,47 @@ class Failures:
 
 
 class EventLog:
-    """What happened, newest on top, the last two hundred."""
+    """What happened, newest on top, the last two hundred or a few more."""
 
     KEEP = 200
 
     def __init__(self) -> None:
         self.last = 0
+        self._blocks: list[tuple[ui.html, int]] = []  # newest first, each with the number of its lines
         with ui.element("section").classes("ts-card"):
             ui.label("Events").classes("ts-head").props("role=heading aria-level=2")
             self._box = ui.element("div").classes("ts-log").props("role=log tabindex=0 aria-label=Events")
             with self._box:
                 self._empty = ui.label("Nothing happened yet.").classes("ts-soft")
 
+    @classmethod
+    def full(cls, events: list[dict[str, Any]]) -> bool:
+        """Whether there is enough of them to show."""
+        return sum(shown(event["kind"]) for event in events) >= cls.KEEP
+
     def add(self, events: list[dict[str, Any]]) -> None:
-        """Put ``events`` (oldest first) on top."""
+        """Put ``events`` (oldest first) on top, as one element: the toolkit takes long for many."""
         fresh = [e for e in events if e["id"] > self.last]
         if not fresh:
             return
         self.last = fresh[-1]["id"]
+        lines = [event_line(e) for e in fresh if shown(e["kind"])][-self.KEEP :]
+        if not lines:
+            return
         self._empty.set_visibility(False)
         with self._box:
-            for event in [e for e in fresh if shown(e["kind"])][-self.KEEP :]:
-                with ui.element("div") as line:
-                    ui.label(fmt.when(event.get("created_at"))).classes("ts-soft")
-                    ui.label(words(event["kind"])).classes("font-semibold")
-                    ui.label(describe(event["kind"], event.get("data") or {}))
-                line.move(target_index=0)
-        children = self._box.default_slot.children
-        for old in children[self.KEEP :]:
-            old.delete()
+            block = ui.html("".join(reversed(lines)), sanitize=False)
+        block.move(target_index=0)
+        self._blocks.insert(0, (block, len(lines)))
+        while sum(count for _, count in self._blocks[:-1]) >= self.KEEP:
+            self._blocks.pop()[0].delete()
+
+
+def event_line(event: dict[str, Any]) -> str:
+    """An event's line in HTML."""
+    texts = [fmt.when(event.get("created_at")), words(event["kind"]), describe(event["kind"], event.get("data") or {})]
+    when, what, about = map(escape, texts)
+    return (
+        f'<div class="ts-line"><div class="ts-soft">{when}</div><div class="font-semibold">{what}</div>'
+        f"<div>{about}</div></div>"
+    )

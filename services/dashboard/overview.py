@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from html import escape
 from typing import Any
 
 from nicegui import ui
@@ -138,14 +139,9 @@ class DeviceStrip:
         self._box.clear()
         with self._box:
             if not chips:
-                empty("memory", "No device yet", "Jobs wait until a measure worker registers one.")
-            for name, colour, facts, classes in chips:
-                with ui.element("div").classes("ts-device"):
-                    ui.element("span").classes("ts-dot").style(f"color:var(--ts-{colour})")
-                    with ui.element("div").style("min-width:0"):
-                        ui.label(name).classes("font-semibold text-sm")
-                        ui.label(facts).classes("ts-soft")
-                    ui.tooltip(classes)
+                empty("memory", "No device yet", "Jobs wait until a measure worker registers one.").set_visibility(True)
+            else:
+                ui.html("".join(map(chip, chips)), sanitize=False).style("display:contents")
 
     @staticmethod
     def _chip(device: dict[str, Any], now: dt.datetime) -> tuple[str, str, str, str]:
@@ -162,6 +158,16 @@ class DeviceStrip:
         cores = f"{device['cores']} cores" if device.get("cores") else ""
         facts = [state, cores, *calibration_facts(device), "simulated" if device.get("simulated") else ""]
         return device["name"], colour, " · ".join(f for f in facts if f), ", ".join(device.get("device_classes") or [])
+
+
+def chip(shown: tuple[str, str, str, str]) -> str:
+    """A device in HTML, by its name, its colour, facts and device classes."""
+    name, colour, facts, classes = map(escape, shown)
+    return (
+        f'<div class="ts-device" title="{classes}"><span class="ts-dot" style="color:var(--ts-{colour})"></span>'
+        f'<div style="min-width:0"><div class="font-semibold text-sm">{name}</div><div class="ts-soft">{facts}</div>'
+        "</div></div>"
+    )
 
 
 def calibration_facts(device: dict[str, Any]) -> list[str]:
@@ -244,8 +250,10 @@ def build(context: Context, tag: str) -> None:
     async def refresh() -> float:
         fields = {"q": find, "state": state, "tag": tagged, "owner": owner}
         wanted = {name: field.value or None for name, field in fields.items()}
-        jobs, cursor, total = await visitor.call(lambda api: _load(api, pages, wanted))
-        devices = await visitor.call(lambda api: api.devices())
+        async with visitor.calls() as call:
+            listed, known = call(lambda api: _load(api, pages, wanted)), call(lambda api: api.devices())
+            jobs, cursor, total = await listed
+            devices = await known
         rows = [row(j) for j in jobs]
         more = cursor is not None
         table.show(rows, total=total, more=more, some=any(wanted.values()))

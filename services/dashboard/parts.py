@@ -77,11 +77,12 @@ class Banner:
 
 
 def empty(icon: str, title: str, text: str) -> ui.element:
-    """What stands where a list has no items yet."""
+    """What stands where a list has no items; hidden until somebody knows that."""
     with ui.element("div").classes("ts-empty") as box:
         ui.icon(icon).classes("text-4xl")
         ui.label(title).classes("font-semibold mt-2")
         ui.label(text).classes("ts-soft")
+    box.set_visibility(False)
     return box
 
 

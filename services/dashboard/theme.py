@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import escape
 from pathlib import Path
 
 from nicegui import ui
 
 STYLE = (Path(__file__).parent / "style.css").read_text("utf-8")
+DARK = STYLE.partition(".body--dark {")[2].partition("}")[0]
+"""Colours in the dark."""
+SHELL_STYLE = (
+    "body:has(#app > *) .ts-shell { display:none; } "
+    f"@media (prefers-color-scheme:dark) {{ body:not(:has(#app > *)) {{{DARK}}} }}"
+)
+"""The shell goes when the page comes. Nobody knows before what the visitor chose, so the system's choice counts."""
 
 COLOURS = {
     "queued": "idle",
@@ -36,6 +44,16 @@ TOGGLE = "() => { Quasar.Dark.toggle(); localStorage.setItem('tunesmith-dark', Q
 RESTORE = "const kept = localStorage.getItem('tunesmith-dark'); if (kept !== null) Quasar.Dark.set(kept === 'true');"
 
 
+def shell(title: str) -> str:
+    """What is there before the toolkit's scripts: where one is. A link in it would come before the one that skips."""
+    names = "".join(f'<span class="ts-link px-2">{name}</span>' for name in PAGES)
+    return (
+        '<div class="ts-shell"><header class="ts-top px-6 py-2"><span class="ts-brand">Tunesmith</span>'
+        f'<div class="ts-nav">{names}</div></header>'
+        f'<main class="ts-page"><h1 class="ts-title">{escape(title)}</h1><p class="ts-soft">Loading …</p></main></div>'
+    )
+
+
 def frame(title: str, *, logged_in: bool, on_logout: Callable[[], None] | None = None) -> ui.element:
     """The page's head bar and body; returns the body to fill.
 
@@ -45,9 +63,9 @@ def frame(title: str, *, logged_in: bool, on_logout: Callable[[], None] | None =
         on_logout: called by it.
     """
     ui.page_title(f"{title} · Tunesmith")
-    ui.add_head_html(f"<style>{STYLE}</style>")  # add_css would make an inline script of it
+    ui.add_head_html(f"<style>{STYLE}{SHELL_STYLE}</style>")  # add_css would make an inline script of it
+    ui.add_body_html(shell(title))
     ui.colors(primary="#4338ca")
-    ui.run_javascript(RESTORE)
     with ui.header().classes("ts-top items-center justify-between px-6 py-2"):
         ui.html('<a class="ts-brand" href="/">Tunesmith</a>', sanitize=False)
         with ui.row().classes("items-center gap-1"):

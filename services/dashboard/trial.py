@@ -8,6 +8,7 @@ from nicegui import ui
 
 from services.dashboard import format as fmt
 from services.dashboard.api import Api, Json
+from services.dashboard.chart import Chart
 from services.dashboard.charts import samples
 from services.dashboard.context import Context, keep_fresh
 from services.dashboard.parts import Banner, Figure, words
@@ -154,8 +155,7 @@ def build(context: Context, job_id: str, trial_id: int) -> None:
         program = Program()
         with ui.element("section").classes("ts-card"):
             ui.label("Samples").classes("ts-head").props("role=heading aria-level=2")
-            chart = ui.echart(samples([], None)).classes("w-full").style("height:220px")
-            chart.props("role=img aria-label='Samples of the latency'")
+            chart = Chart("Samples of the latency", 220)
         with ui.element("section").classes("ts-card"):
             ui.label("Circumstances").classes("ts-head").props("role=heading aria-level=2")
             facts = ui.table(columns=FACTS, rows=[], row_key="name", pagination={"rowsPerPage": 0})
@@ -171,9 +171,7 @@ def build(context: Context, job_id: str, trial_id: int) -> None:
             if table.rows != rows:
                 table.rows = rows
                 table.update()
-        chart.options.clear()
-        chart.options.update(samples(trial["samples"], trial["interval"]))
-        chart.update()
+        chart.draw(samples(trial["samples"], trial["interval"]))
         program.show(await visitor.call(lambda api: api.program(job_id, trial_id)))
         return 30.0 if program.known else 1.0
 

@@ -1,0 +1,30 @@
+// A chart whose library is loaded once the page is there, because it is as large as everything else together.
+export default {
+  template: "<div></div>",
+  props: { options: Object },
+  async mounted() {
+    const { echarts } = await import("nicegui-echart");
+    if (this.gone) return;
+    this.library = echarts;
+    if (this.options) this.update_chart();
+  },
+  beforeUnmount() {
+    this.gone = true;
+    this.observer?.disconnect();
+    this.chart?.dispose();
+  },
+  methods: {
+    // Called when there is something to draw.
+    update_chart() {
+      if (!this.library || this.gone) return;
+      if (!this.chart) {
+        this.chart = this.library.init(this.$el);
+        this.observer = new ResizeObserver(() => this.chart.resize());
+        this.observer.observe(this.$el);
+      }
+      const options = Vue.toRaw(this.options);
+      const before = this.chart.getOption()?.series?.length;
+      this.chart.setOption(options, { notMerge: before !== options.series?.length });
+    },
+  },
+};
