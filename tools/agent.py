@@ -33,7 +33,7 @@ TOLERANCE = 0.05
 TURN = 24
 """Trials of the job in which the two are timed in turn, most of them random."""
 GENERATIONS, KEPT, FEW = 6, 12, 16
-QUIET = {"warm_start": False, "verify": False}
+QUIET: dict[str, Any] = {"warm_start": False, "verify": False}
 Knobs = dict[str, Any]
 
 
@@ -178,7 +178,7 @@ def by_portfolio(client: Client, operator: str, trials: int) -> tuple[str, int]:
 
 def held(client: Client, operator: str, trials: int) -> tuple[str, int]:
     """A job that draws at random what nobody proposes, paused as it begins, and its task."""
-    options = {"search": "random", "cost_model": "none", "proposal_share": 1.0, **QUIET}
+    options: dict[str, Any] = {"search": "random", "cost_model": "none", "proposal_share": 1.0, **QUIET}
     job = client.submit(operator=operator, target="cpu", trials=trials, **options)
     next(event for event in client.follow(job.id) if event.kind == "job_running")
     client.pause(job.id)

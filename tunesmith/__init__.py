@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 
 _LAZY = {"tune": "tunesmith.sdk.tuning", "TunedModel": "tunesmith.sdk.tuned"}
 """Names that are imported when they are used: most programs that import a part of Tunesmith need none of them."""
-_ROOMS = ("torch", "tvm")
+_ROOMS = ("helion", "torch", "tvm")
 """Packages that need one of these libraries, likewise."""
 
 

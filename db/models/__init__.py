@@ -2,6 +2,7 @@
 
 from db.models.audit import AuditRow
 from db.models.base import Base
+from db.models.cache import CacheEntry
 from db.models.dataset import CostModelRow, Event, Record, Schedule, SketchRow
 from db.models.fleet import ApiKey, Device, DeviceTime, EnrolledWorker, IdempotencyKey, ReportRefusal, TargetRow
 from db.models.imports import RecordImport
@@ -15,6 +16,7 @@ __all__ = [
     "AuditRow",
     "Base",
     "Batch",
+    "CacheEntry",
     "CostModelRow",
     "Device",
     "DeviceTime",

@@ -65,6 +65,8 @@ _BLOB = Rule(None, Visibility.UNOWNED, "needs the signature that a message to a 
 _READY = Rule(None, Visibility.UNOWNED, "reasons and durations for `operator` and `monitor`, and where no key is set")
 _ENROL = Rule(frozenset({"worker", "operator"}), Visibility.UNOWNED, "all that a key of scope `worker` may do")
 _WORKERS = Rule(READ, Visibility.SHARED, "`failures` are told to operators alone")
+_CACHE = Rule(READ, Visibility.UNOWNED, "each user has entries of their own, operators, too")
+_CACHE_WRITE = Rule(WRITE, Visibility.UNOWNED, "the same")
 _METRICS = Rule(MONITOR, Visibility.UNOWNED)
 
 RULES: dict[tuple[str, str], Rule] = {
@@ -127,6 +129,10 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/v1/costmodels"): LIST,
     ("GET", "/v1/costmodels/{key}"): _COST_MODEL,
     ("POST", "/v1/costmodels/train"): ADMIN,
+    ("GET", "/v1/cache/{namespace}"): _CACHE,
+    ("GET", "/v1/cache/{namespace}/{key}"): _CACHE,
+    ("PUT", "/v1/cache/{namespace}/{key}"): _CACHE_WRITE,
+    ("DELETE", "/v1/cache/{namespace}/{key}"): _CACHE_WRITE,
     ("POST", "/v1/keys"): ADMIN,
     ("GET", "/v1/keys"): ADMIN,
     ("DELETE", "/v1/keys/{key_id}"): ADMIN,

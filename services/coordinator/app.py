@@ -27,6 +27,7 @@ from services.coordinator.rates import KeyRates
 from services.coordinator.routers import (
     best,
     blobs,
+    cache,
     events,
     fleet,
     health,
@@ -141,6 +142,7 @@ def create_app(
         record_imports,
         keys,
         trust,
+        cache,
         blobs,
         docs_page,
     ):

@@ -67,6 +67,7 @@ TAGS = {
     "dataset": "Records of all jobs, the tensor programs they are of, and their exchange.",
     "fleet": "Targets, devices, workers, queues and cost models.",
     "trust": "Who is believed: enrolment and revocation.",
+    "cache": "Texts that other tuners keep here, each user their own.",
     "keys": "API keys, and the audit log.",
     "blobs": "Files that messages to workers point to.",
     "health": "Life, readiness and metrics.",

@@ -74,6 +74,9 @@ class Settings(SharedSettings):
         description="Bytes of model files and of the weights found in them that one owner may keep; "
         "0: any number. Without an admin key any number, too.",
     )
+    max_cache_entries: int = Field(
+        2000, ge=0, description="Texts that one user may keep in the cache; older ones give way. 0: any number."
+    )
     rate_limit: str = Field(
         "1200/minute",
         description="Requests of one key that each coordinator answers, such as `20/second`; one more "

@@ -11,6 +11,7 @@ from rows import TARGET, add_batch, add_job, add_model, add_task
 from sqlalchemy.orm import Session
 
 from db.models import (
+    CacheEntry,
     CostModelRow,
     Listing,
     ModelTask,
@@ -108,6 +109,7 @@ def seed(api: Api, owner: str, latency: float = 1e-3) -> Owned:
             )
         )
         session.flush()
+        session.add(CacheEntry(owner=owner, namespace="helion", key=tag, value=digest))
         session.add(Listing(record_id=record.id))
         proposed = ProposalSet(job_id=names["job"], job_task_id=task.id, source="agent", author=f"author-{tag}")
         session.add(proposed)

@@ -18,6 +18,7 @@ from tunesmith.answers.events import EventBody
 from tunesmith.answers.fleet import AuditBody, DeviceBody, DeviceTimeBody, KeyBody, NewKeyBody
 from tunesmith.answers.models import ModelBody, ModelTaskBody
 from tunesmith.client import events
+from tunesmith.client.cache import Cache
 from tunesmith.client.cost_models import CostModels
 from tunesmith.client.jobs import Jobs
 from tunesmith.client.proposals import Proposals
@@ -30,7 +31,7 @@ from tunesmith.names import DEFAULT_URL
 from tunesmith.states import ModelState
 
 
-class Client(Jobs, Dataset, CostModels, Trials, Proposals):
+class Client(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
     """Talks to one coordinator; close it or use it in a ``with`` statement. Not for several threads at once.
 
     Args:

@@ -56,6 +56,10 @@ def example(method: str, path: str, it: Owned) -> Call:
         ("POST", "/v1/jobs/{job_id}/tasks/{task_id}/proposals"): Call(
             422, json={"candidates": [{"sketch": "none of it", "knobs": {}}]}
         ),
+        ("GET", "/v1/cache/{namespace}"): Call(path={"namespace": "helion"}),
+        ("GET", "/v1/cache/{namespace}/{key}"): Call(404, path={"namespace": "helion", "key": "nothing"}),
+        ("PUT", "/v1/cache/{namespace}/{key}"): Call(json={"value": "{}"}, path={"namespace": "other", "key": "x"}),
+        ("DELETE", "/v1/cache/{namespace}/{key}"): Call(404, path={"namespace": "helion", "key": "nothing"}),
         ("DELETE", "/v1/jobs/{job_id}"): Call(204, path={"job_id": it.finished}),
         ("POST", "/v1/records/export"): Call(json={"family": "matmul"}),
         ("POST", "/v1/records/import"): Call(202, files={"file": ("r.parquet", f"rows of {it.marks}".encode())}),

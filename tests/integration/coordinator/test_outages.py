@@ -48,6 +48,7 @@ def form(size: int) -> dict[str, Any]:
 def requests(client: httpx2.Client) -> dict[str, httpx2.Response]:
     """The answer of every route of the document, to a request that it would take."""
     bodies: dict[str, Any] = {
+        "PUT /v1/cache/{namespace}/{key}": {"json": {"value": "{}"}},
         "POST /v1/jobs/{job_id}/tasks/{task_id}/proposals": {"json": {"candidates": [{"sketch": "x", "knobs": {}}]}},
         "POST /v1/jobs": {"json": JOB},
         "POST /v1/models": {"files": form(100)},
