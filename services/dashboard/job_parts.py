@@ -10,7 +10,7 @@ from nicegui import ui
 
 from services.dashboard import format as fmt
 from services.dashboard.event_text import describe, shown
-from services.dashboard.parts import empty, words
+from services.dashboard.parts import empty, fill_rows, words
 
 COLUMNS = [
     {"name": "name", "label": "Task", "field": "name", "align": "left", "sortable": True},
@@ -24,20 +24,20 @@ COLUMNS = [
     {"name": "trials", "label": "Trials (share of budget)", "field": "trials", "align": "left", "sortable": True},
 ]
 
-SLOTS = {
-    "name": """<q-td :props="props"><div class="ts-wide"><a :href="props.row.link">{{ props.row.name }}</a>
+CELLS = {
+    "name": """<div class="ts-wide"><a :href="props.row.link">{{ props.row.name }}</a>
       <span v-if="props.row.note" class="ts-soft"> · {{ props.row.note }}</span>
-      <a v-if="props.row.trials" :href="props.row.analysis" class="ts-soft">analysis</a></div></q-td>""",
-    "best": '<q-td :props="props"><b>{{ props.row.best_text }}</b></q-td>',
-    "speedup": '<q-td :props="props">{{ props.row.speedup_text }}</q-td>',
-    "rate": '<q-td :props="props">{{ props.row.rate_text }}</q-td>',
-    "verified": '<q-td :props="props">{{ props.row.verified_text }}</q-td>',
-    "share": """<q-td :props="props"><div style="min-width:84px">{{ props.row.share_text }}
+      <a v-if="props.row.trials" :href="props.row.analysis" class="ts-soft">analysis</a></div>""",
+    "best": "<b>{{ props.row.best_text }}</b>",
+    "speedup": "{{ props.row.speedup_text }}",
+    "rate": "{{ props.row.rate_text }}",
+    "verified": "{{ props.row.verified_text }}",
+    "share": """<div style="min-width:84px">{{ props.row.share_text }}
       <div class="ts-bar" style="margin-top:4px"><i :style="{width: 100 * (props.row.share || 0) + '%'}"></i></div>
-      </div></q-td>""",
-    "trials": """<q-td :props="props"><div style="min-width:84px">{{ props.row.trials_text }}
+      </div>""",
+    "trials": """<div style="min-width:84px">{{ props.row.trials_text }}
       <div class="ts-bar" style="margin-top:4px"><i :style="{width: 100 * props.row.spent + '%'}"></i></div>
-      </div></q-td>""",
+      </div>""",
 }
 
 
@@ -97,8 +97,7 @@ class TaskTable:
             self._empty = empty("account_tree", "No tasks yet", "They appear when the model is imported and prepared.")
             self._table = ui.table(columns=COLUMNS, rows=[], row_key="id", pagination={"rowsPerPage": 15})
             self._table.classes("ts-table w-full").props("flat dense")
-            for name, template in SLOTS.items():
-                self._table.add_slot(f"body-cell-{name}", template)
+            fill_rows(self._table, CELLS)
 
     @property
     def find(self) -> str | None:

@@ -10,7 +10,7 @@ from nicegui import ui
 
 from services.dashboard import format as fmt
 from services.dashboard.context import Context, at_once, keep_fresh, own_url
-from services.dashboard.parts import Banner, Figure, empty, words
+from services.dashboard.parts import Banner, Figure, empty, fill_rows, words
 from services.dashboard.theme import COLOURS, frame
 from tunesmith.states import JobState
 
@@ -29,29 +29,28 @@ COLUMNS = [
     {"name": "eta", "label": "Time left", "field": "eta", "align": "right", "sortable": True},
 ]
 
-SLOTS = {
-    "state": """<q-td :props="props"><span :class="'ts-badge ts-' + props.row.colour">{{ props.row.state_text }}</span>
-      </q-td>""",
-    "name": """<q-td :props="props"><a :href="'/jobs/' + encodeURIComponent(props.row.id)">{{ props.row.name }}</a>
+CELLS = {
+    "state": """<span :class="'ts-badge ts-' + props.row.colour">{{ props.row.state_text }}</span>""",
+    "name": """<a :href="'/jobs/' + encodeURIComponent(props.row.id)">{{ props.row.name }}</a>
       <div class="ts-soft">{{ props.row.model }}</div>
-      <span v-for="tag in props.row.tags" class="ts-badge ts-idle">{{ tag }}</span></q-td>""",
-    "target": """<q-td :props="props"><div style="max-width:220px; white-space:normal">{{ props.row.target }}
-      <div v-if="props.row.waiting" class="ts-soft">waiting for {{ props.row.waiting }}</div></div></q-td>""",
-    "reference": """<q-td :props="props">{{ props.row.reference_text }}
-      <div class="ts-soft">{{ props.row.reference_name }}</div></q-td>""",
-    "untuned": '<q-td :props="props">{{ props.row.untuned_text }}</q-td>',
-    "current": '<q-td :props="props"><b>{{ props.row.current_text }}</b></q-td>',
-    "speedup": '<q-td :props="props">{{ props.row.speedup_text }}</q-td>',
-    "trials": """<q-td :props="props"><div style="min-width:110px">{{ props.row.trials_text }}
-      <div class="ts-bar" style="margin-top:4px"><i :style="{width: props.row.done + '%'}"></i></div></div></q-td>""",
-    "eta": '<q-td :props="props">{{ props.row.eta_text }}</q-td>',
+      <span v-for="tag in props.row.tags" class="ts-badge ts-idle">{{ tag }}</span>""",
+    "target": """<div style="max-width:220px; white-space:normal">{{ props.row.target }}
+      <div v-if="props.row.waiting" class="ts-soft">waiting for {{ props.row.waiting }}</div></div>""",
+    "reference": """{{ props.row.reference_text }}
+      <div class="ts-soft">{{ props.row.reference_name }}</div>""",
+    "untuned": "{{ props.row.untuned_text }}",
+    "current": "<b>{{ props.row.current_text }}</b>",
+    "speedup": "{{ props.row.speedup_text }}",
+    "trials": """<div style="min-width:110px">{{ props.row.trials_text }}
+      <div class="ts-bar" style="margin-top:4px"><i :style="{width: props.row.done + '%'}"></i></div></div>""",
+    "eta": "{{ props.row.eta_text }}",
 }
 
 CHOICE = {
-    "header-selection": 'aria-label="Choose every job"',
-    "body-selection": """:aria-label="'Choose ' + props.row.name" """,
+    "head": 'aria-label="Choose every job"',
+    "row": """:aria-label="'Choose ' + props.row.name" """,
 }
-"""Names of the boxes that choose jobs to compare, by slot."""
+"""Names of the boxes that choose jobs to compare, by place."""
 
 
 def row(job: dict[str, Any]) -> dict[str, Any]:
@@ -188,10 +187,9 @@ class JobsTable:
         self._none = empty("search_off", "No such job", "No job has this name, this tag or this state.")
         self._table = ui.table(columns=COLUMNS, rows=[], row_key="id", selection="multiple")
         self._table.classes("ts-table w-full").props("flat")
-        for name, template in SLOTS.items():
-            self._table.add_slot(f"body-cell-{name}", template)
-        for place, label in CHOICE.items():
-            self._table.add_slot(place, f'<q-checkbox v-model="props.selected" dense {label} />')
+        boxes = {place: f'<q-checkbox v-model="props.selected" dense {label} />' for place, label in CHOICE.items()}
+        self._table.add_slot("header-selection", boxes["head"])
+        fill_rows(self._table, CELLS, boxes["row"])
         self._more = ui.button("Show older jobs", on_click=grow).props("flat no-caps").classes("self-center")
         self._total = ui.label().classes("ts-soft")
 
