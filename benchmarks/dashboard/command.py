@@ -33,7 +33,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="tunesmith-dashboard-") as folder:
         found = measure(sizes, Path(folder), loads, looks, database_url)
     facts = {**setup("nicegui", "fastapi", "sqlalchemy"), **found.facts}
-    reports = (figures.pages(found.pages, sizes, facts), figures.routes(found.routes, sizes, facts))
+    reports = (figures.pages(found.pages, found.empty, sizes, facts), figures.routes(found.routes, sizes, facts))
     for report in reports:
         for path in write(report, out, docs=docs):
             typer.echo(path)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.dashboard import plan
 from benchmarks.dashboard.plan import LONG, WIDE
 from benchmarks.harness.coordinator import Looks, Server, look_at
+from benchmarks.harness.processes import Tree, environment
 from benchmarks.harness.progress import Progress
-from services.embedded.net import get_json
+from services.embedded.net import free_port, get_json
 from tunesmith.errors import MeasurementFailed
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ ROUTES = (
             "",
             "/forecast",
             "/curve",
+            "/roofline",
             "/tasks",
             "/tasks?sort=-share",
             "/tasks?sort=-share&q={find}",
@@ -80,6 +84,18 @@ ROUTES = (
     "/v1/audit",
     "/v1/audit?owner=user-1",
 )
+EMPTY = """import sys
+from nicegui import ui
+
+
+@ui.page("/")
+def page() -> None:
+    ui.label("nothing").classes("shown")
+
+
+ui.run(host="127.0.0.1", port=int(sys.argv[1]), show=False, reload=False, tailwind=False)
+"""
+"""An application with such a page."""
 SHOWN = """selectors => performance.getEntriesByName('first-contentful-paint').length > 0 && selectors.every(selector =>
   [...document.querySelectorAll(selector)].some(element => element.getClientRects().length > 0))"""
 TIMES = """() => {
@@ -164,6 +180,23 @@ def _open(browser: Browser, server: Server, path: str, selectors: tuple[str, ...
     if watched.complaints:
         raise MeasurementFailed(f"{path}: {watched.complaints[0][:300]}")
     return times
+
+
+def empty_page(browser: Browser, folder: Path, loads: int) -> float:
+    """Seconds until an empty page of the toolkit is shown, half of the times: no page of the dashboard can be faster.
+
+    Raises:
+        MeasurementFailed: it is not shown.
+    """
+    port = free_port()
+    with Tree(
+        [sys.executable, "-c", EMPTY, str(port)], log=folder / "empty.log", folder=folder, env=environment()
+    ) as app:
+        server = Server(port, app)
+        server.wait("/")
+        _open(browser, server, "/", (".shown",))
+        times = [_open(browser, server, "/", (".shown",))[0] / 1e3 for _ in range(max(loads, 5))]
+    return statistics.median(times)
 
 
 def ask_routes(server: Server, looks: int, say: Progress) -> dict[str, Looks]:

@@ -20,8 +20,9 @@ YEAR = str(365 * 86400)
 
 @dataclass(frozen=True)
 class Found:
-    """What was measured, and with what."""
+    """What was measured, and with what; ``empty``: seconds of an empty page."""
 
+    empty: float
     pages: list[Opened]
     routes: dict[str, Looks]
     facts: dict[str, str]
@@ -51,6 +52,7 @@ def measure(sizes: Sizes, folder: Path, loads: int, looks: int, database_url: st
     say = progress_of("dashboard")
     url = database_url or f"sqlite:///{folder}/dashboard.db"
     with launched() as browser:  # first of all, because there may be none
+        empty = measuring.empty_page(browser, folder, loads)
         _prepare(url, sizes)
         say("the database is filled")
         with serving(url, folder, dashboard=True, device_timeout=YEAR) as server:
@@ -62,7 +64,7 @@ def measure(sizes: Sizes, folder: Path, loads: int, looks: int, database_url: st
             "loads": str(loads),
             "looks": str(looks),
         }
-    return Found(pages, routes, facts)
+    return Found(empty, pages, routes, facts)
 
 
 def _prepare(url: str, sizes: Sizes) -> None:

@@ -21,7 +21,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Server:
-    """A coordinator that runs.
+    """A coordinator that runs, or another server.
 
     Attributes:
         port: where it listens, on this host.
@@ -34,6 +34,18 @@ class Server:
     def url(self) -> str:
         """Its address."""
         return f"http://127.0.0.1:{self.port}"
+
+    def wait(self, path: str) -> None:
+        """Wait until it answers.
+
+        Raises:
+            StackFailed: it does not start.
+        """
+        end = time.monotonic() + START_SECONDS
+        while not _answers(self.port, path):
+            if self._tree.poll() is not None or time.monotonic() > end:
+                raise StackFailed(f"the server does not come up: {self._tree.tail()}")
+            time.sleep(0.1)
 
     def cpu_seconds(self) -> float:
         """Processor time that it has used."""
@@ -86,8 +98,9 @@ def serving(url: str, folder: Path, *, dashboard: bool = False, **settings: str)
     }
     log = folder / "coordinator.log"
     with Tree([sys.executable, "-m", "services.coordinator"], log=log, folder=folder, env=env) as tree:
-        _wait(tree, port, "/login" if dashboard else "/livez")
-        yield Server(port, tree)
+        server = Server(port, tree)
+        server.wait("/login" if dashboard else "/livez")
+        yield server
 
 
 def look_at(server: Server, route: str, looks: int) -> Looks:
@@ -110,14 +123,6 @@ def look_at(server: Server, route: str, looks: int) -> Looks:
     connection.close()
     cpu = (server.cpu_seconds() - began_cpu) * 1e3 / len(took)
     return Looks(took[0], tuple(sorted(took[1:])), size, cpu)
-
-
-def _wait(tree: Tree, port: int, path: str) -> None:
-    end = time.monotonic() + START_SECONDS
-    while not _answers(port, path):
-        if tree.poll() is not None or time.monotonic() > end:
-            raise StackFailed(f"the coordinator does not come up: {tree.tail()}")
-        time.sleep(0.1)
 
 
 def _answers(port: int, path: str) -> bool:

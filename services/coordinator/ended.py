@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from db.queries.job_versions import Version, changes_of_all, versions
 from db.queries.task_columns import TaskColumns
-from tunesmith.answers.curves import CurveBody, ForecastBody
+from tunesmith.answers.curves import CurveBody, ForecastBody, RooflineBody
 from tunesmith.answers.jobs import JobBody
 
 Found = TypeVar("Found")
@@ -62,14 +62,22 @@ class Ended(Generic[Found]):
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
     def of(
-        self, session: Session, job_ids: Sequence[str], find: Callable[[list[str]], Mapping[str, Found]]
+        self,
+        session: Session,
+        job_ids: Sequence[str],
+        find: Callable[[list[str]], Mapping[str, Found]],
+        about: Hashable = None,
     ) -> dict[str, Found]:
-        """What is known of jobs, by job; ``find`` is asked for what is not kept, and may leave jobs out.
+        """What is known of jobs, by job; not for a transaction that writes, whose own events are not there yet.
 
-        Not for a transaction that writes: its own events are not there yet.
+        Args:
+            session: only reads.
+            job_ids: which jobs.
+            find: asked for what is not kept; it may leave jobs out.
+            about: what else it depends on.
         """
         newest, changed = self._changes.look(session)
-        now = versions(session, job_ids)
+        now = {job: (*version, about) for job, version in versions(session, job_ids).items()}
         known: dict[str, Found] = {}
         with self._lock:
             for job, version in now.items():
@@ -87,22 +95,23 @@ class Ended(Generic[Found]):
                 self._kept.popitem(last=False)
         return {**known, **found}
 
-    def one(self, session: Session, job_id: str, find: Callable[[], Found]) -> Found:
+    def one(self, session: Session, job_id: str, find: Callable[[], Found], about: Hashable = None) -> Found:
         """The same of one job that is there."""
-        return self.of(session, [job_id], lambda _: {job_id: find()})[job_id]
+        return self.of(session, [job_id], lambda _: {job_id: find()}, about)[job_id]
 
 
 @dataclass(frozen=True)
 class EndedJobs:
-    """What routes say of jobs: bodies, tasks as columns, forecasts, and curves of the usual number of points."""
+    """What routes say of jobs: bodies, tasks as columns, forecasts, rooflines, and curves of the usual length."""
 
     changes: Changes = field(default_factory=Changes)
     bodies: Ended[JobBody] = field(init=False)
     tasks: Ended[TaskColumns] = field(init=False)
     forecasts: Ended[ForecastBody] = field(init=False)
     curves: Ended[CurveBody] = field(init=False)
+    rooflines: Ended[RooflineBody] = field(init=False)
 
     def __post_init__(self) -> None:
         """Make them."""
-        for name, most in (("bodies", 1000), ("tasks", 8), ("forecasts", 100), ("curves", 30)):
+        for name, most in (("bodies", 1000), ("tasks", 8), ("forecasts", 100), ("curves", 30), ("rooflines", 100)):
             object.__setattr__(self, name, Ended(most, self.changes))

@@ -25,14 +25,16 @@ def roofline(context: InContext, caller: InCaller, job_id: str) -> RooflineBody:
         found = devices.calibration(session, target.device_class) if target is not None else None
         if target is None or found is None:
             return RooflineBody(seconds=None, peak_flops=None, bandwidth=None)
-        tasks = task_rows.to_bound(session, job_id)
-        precision, cores = job.precision, int(target.json.get("num-cores") or 1)
-    calibration = Calibration.model_validate(found)
-    return RooflineBody(
-        seconds=bound(tasks, precision, calibration, cores),
-        peak_flops=calibration.peak_flops,
-        bandwidth=calibration.bandwidth,
-    )
+        calibration, cores = Calibration.model_validate(found), int(target.json.get("num-cores") or 1)
+
+        def find() -> RooflineBody:
+            return RooflineBody(
+                seconds=bound(task_rows.to_bound(session, job_id), job.precision, calibration, cores),
+                peak_flops=calibration.peak_flops,
+                bandwidth=calibration.bandwidth,
+            )
+
+        return context.ended.rooflines.one(session, job_id, find, about=calibration.model_dump_json())
 
 
 def bound(tasks: Iterable[BoundTask], precision: str, calibration: Calibration, cores: int) -> float | None:

@@ -49,7 +49,7 @@ def test_the_tables_say_what_is_late() -> None:
     assert (figures.late_pages(opened), figures.late_routes(looks)) == (["/x"], ["/v1/jobs"])
     report = figures.routes(looks, SIZES, {})
     assert "1 of 2 are there 99 times of 100 within 150 ms; late: `/v1/jobs`." in report.summary
-    assert "1 of 2 are there within 1 s; late: `/x`." in figures.pages(opened, SIZES, {}).summary
+    assert "1 of 2 are there within 1 s; late: `/x`." in figures.pages(opened, 0.3, SIZES, {}).summary
 
 
 @pytest.mark.thorough
