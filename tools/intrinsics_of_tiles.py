@@ -1,21 +1,23 @@
 """Texts of the intrinsics of a matrix unit: what clears a tile, adds a product to it, and writes it to memory.
 
-One text serves all sizes: ``compile.py`` puts numbers in the place of ``{rows}`` and ``{steps}``. Numbers stand for
+One text serves all sizes: numbers take the place of ``{rows}``, ``{steps}`` and ``{span}``. Others stand for
 them here that occur nowhere else, because TVM parses no others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from workers.tvm_backend.dot.bits import BITS
-from workers.tvm_backend.dot.codes import WEIGHTS
+from workers.tvm_backend.dot.codes import CODES, WEIGHTS
 from workers.tvm_backend.dot.intrinsics import GROUPS, SUMS
-from workers.tvm_backend.dot.matrix import BLOCK_STEPS, COLUMNS, MAX_ROWS, MIN_ROWS, STEPS
+from workers.tvm_backend.dot.matrix import BLOCK_STEPS, COLUMNS, MAX_ROWS, MIN_ROWS, PIXEL_STEPS, STEPS, WINDOWS, Rows
 
-ROWS, DEPTH = 7340033, 9437189
-"""Numbers for the rows of a tile and the steps of its reduction."""
+ROWS, DEPTH, SPAN = 7340033, 9437189, 8388617
+"""Numbers for the rows of a tile, the steps of its reduction, and the pixels that its rows read in all."""
+ROW_COUNTS = range(MIN_ROWS, MAX_ROWS + 1)
 
 TILE = f'T.cast(C.elem_offset // ({ROWS} * sc) * (sc // {COLUMNS}) + C.elem_offset % sc // {COLUMNS}, "int8")'
 """Number of a tile: its place in the buffer of accumulators, whose rows are ``sc`` elements apart."""
@@ -49,30 +51,44 @@ ADDS = """
 """
 BITS_OF = 'T.reinterpret("float32", T.shift_left(T.cast({}, "uint32"), T.uint32(16)))'
 PRODUCTS = {
-    BITS: f"{BITS_OF.format('A[vi, {lane}]')} * {BITS_OF.format('B[vk, vj, vp]')}",
-    WEIGHTS: 'T.cast(A[vi, {lane}], "int32") * T.cast(B[vk, vj, vp], "int32")',
+    BITS: f"{BITS_OF.format('{left}')} * {BITS_OF.format('{right}')}",
+    WEIGHTS: 'T.cast({left}, "int32") * T.cast({right}, "int32")',
 }
 BYTES = {"float32": 4, "int32": 4, BITS: 2, WEIGHTS: 1}
 
 
-def all_texts() -> dict[str, tuple[str, str, dict[str, list[int]]]]:
-    """By the intrinsic's name with ``{rows}`` and ``{steps}``: its two texts, and the sizes that there are."""
-    rows = list(range(MIN_ROWS, MAX_ROWS + 1))
-    found: dict[str, tuple[str, str, dict[str, list[int]]]] = {}
-    for weights, left, word in ((BITS, BITS, "bf16"), (WEIGHTS, "uint8", "i8")):
-        sums, steps = SUMS[weights], list(STEPS[weights])
-        both = {"rows": rows, "steps": steps}
-        found[f"ts_amx_{sums}_zero_r{{rows}}_k{{steps}}"] = (*_zero(sums), both)
-        found[f"ts_amx_{sums}_store_r{{rows}}"] = (*_store(sums), {"rows": rows})
-        found[f"ts_amx_{word}_r{{rows}}_k{{steps}}"] = (*_adds(weights, left, word), both)
-        for depth in BLOCK_STEPS[weights]:
-            found[f"ts_amx_{word}_block_r{{rows}}_k{depth}"] = (*_adds(weights, left, word, depth), {"rows": rows})
+def all_texts() -> dict[str, tuple[str, str, list[dict[str, int]]]]:
+    """By the intrinsic's name, with names of sizes in braces: its two texts, and the sizes that there are."""
+    found: dict[str, tuple[str, str, list[dict[str, int]]]] = {}
+    for weights, left, word in ((BITS, BITS, "bf16"), (WEIGHTS, CODES, "i8")):
+        sums = SUMS[weights]
+        depths = sorted({*STEPS[weights], BLOCK_STEPS[weights], *WINDOWS})
+        found[f"ts_amx_{sums}_zero_r{{rows}}_k{{steps}}"] = (*_zero(sums), _sizes(depths))
+        found[f"ts_amx_{sums}_store_r{{rows}}"] = (*_store(sums), [{"rows": rows} for rows in ROW_COUNTS])
+        found[f"ts_amx_{word}_r{{rows}}_k{{steps}}"] = (*_adds(weights, left, word), _sizes(STEPS[weights]))
+        for step in PIXEL_STEPS:
+            name, depth = f"ts_amx_{word}_block{step if step > 1 else ''}", BLOCK_STEPS[weights]
+            texts = _adds(weights, left, word, Rows.BLOCK, step, depth)
+            found[f"{name}_r{{rows}}_k{depth}"] = (*texts, [_span(rows, 1, step) for rows in ROW_COUNTS])
+            name = f"ts_amx_{word}_window{step if step > 1 else ''}"
+            texts = _adds(weights, left, word, Rows.WINDOW, step)
+            windows = [_span(rows, steps, step) for rows, steps in itertools.product(ROW_COUNTS, WINDOWS)]
+            found[f"{name}_r{{rows}}_k{{steps}}"] = (*texts, windows)
     return found
+
+
+def _sizes(depths: Sequence[int]) -> list[dict[str, int]]:
+    return [{"rows": rows, "steps": steps} for rows, steps in itertools.product(ROW_COUNTS, depths)]
+
+
+def _span(rows: int, steps: int, step: int) -> dict[str, int]:
+    """Sizes of a tile whose rows are of pixels; ``span``: pixels that its rows read in all."""
+    return {"rows": rows, "steps": steps, "span": (rows - 1) * step + steps}
 
 
 def with_names(text: str) -> str:
     """A text of TVM's JSON with names for the sizes."""
-    return text.replace(str(ROWS), "{rows}").replace(str(DEPTH), "{steps}")
+    return text.replace(str(ROWS), "{rows}").replace(str(DEPTH), "{steps}").replace(str(SPAN), "{span}")
 
 
 def _zero(sums: str) -> tuple[str, str]:
@@ -92,20 +108,38 @@ def _store(sums: str) -> tuple[str, str]:
     return _function(buffers, reads, writes, each), _function(buffers, reads, writes, call)
 
 
-def _adds(weights: str, left: str, word: str, block: int = 0) -> tuple[str, str]:
-    """``block``: steps of a row of one dimension; 0 where what shares a lane has its own."""
+def _adds(
+    weights: str, left: str, word: str, kind: Rows = Rows.LANES, step: int = 1, depth: int = DEPTH
+) -> tuple[str, str]:
     group, size, sums = GROUPS[weights], BYTES[weights], SUMS[weights]
-    writes, lane = f"C[0:{ROWS}, 0:16]", f"vk * {group} + vp" if block else "vk, vp"
-    depth = block or DEPTH
-    steps = f"0:{depth * group}" if block else f"0:{depth}, 0:{group}"
-    reads = f"{writes}, A[0:{ROWS}, {steps}], B[0:{depth}, 0:16, 0:{group}]"
-    each = ADDS.format(rows=ROWS, steps=depth, group=group, product=PRODUCTS[weights].format(lane=lane))
-    at = {"A": "0, 0" if block else "0, 0, 0", "B": "0, 0, 0"}
-    operands = ", ".join(f'T.address_of({name}[{at[name]}]), T.cast(s{name.lower()} * {size}, "int64")' for name in at)
+    index, region, shape, strides = {
+        Rows.LANES: ("vi, vk, vp", f"0:{ROWS}, 0:{depth}, 0:{group}", f"{ROWS}, {depth}, {group}", f"sa, {group}, 1"),
+        Rows.BLOCK: (
+            f"vi * {step}, vk * {group} + vp",
+            f"0:{SPAN}, 0:{depth * group}",
+            f"{SPAN}, {depth * group}",
+            "sa, 1",
+        ),
+        Rows.WINDOW: (f"vi * {step} + vk, vp", f"0:{SPAN}, 0:{group}", f"{SPAN}, {group}", f"{group}, 1"),
+    }[kind]
+    pitch = f"{group * step}" if kind is Rows.WINDOW else f"sa * {step}"
+    writes = f"C[0:{ROWS}, 0:16]"
+    # Weights of a window have the single lane of its pixels between its columns and the outputs.
+    lane, of_lane = ("0, ", "1, ") if kind is Rows.WINDOW else ("", "")
+    reads = f"{writes}, A[{region}], B[0:{depth}, {'0:1, ' if lane else ''}0:16, 0:{group}]"
+    product = PRODUCTS[weights].format(left=f"A[{index}]", right=f"B[vk, {lane}vj, vp]")
+    each = ADDS.format(rows=ROWS, steps=depth, group=group, product=product)
+    first = "0, 0, 0" if kind is Rows.LANES else "0, 0"
+    operands = (
+        f'T.address_of(A[{first}]), T.cast({pitch} * {size}, "int64"), '
+        f'T.address_of(B[0, {lane}0, 0]), T.cast(sb * {size}, "int64")'
+    )
     call = f'T.evaluate(T.call_extern("void", "ts_amx_{word}", {TILE}, {IS_LEFTMOST}, {operands}))'
     buffers = {"A": left, "B": weights, "C": sums}
-    shape = (f"({ROWS}, {depth * group})", "sa, 1") if block else (f"({ROWS}, {depth}, {group})", f"sa, {group}, 1")
-    shapes = {"A": shape, "B": (f"({depth}, 16, {group})", f"sb, {group}, 1")}
+    shapes = {
+        "A": (f"({shape})", strides),
+        "B": (f"({depth}, {of_lane}16, {group})", f"sb, {'16 * ' + str(group) + ', ' if lane else ''}{group}, 1"),
+    }
     return (
         _function(buffers, reads, writes, each, shapes),
         _function(buffers, reads, writes, call, shapes),

@@ -7,10 +7,10 @@ The two files hold one JSON value a line: ``[hash, module]`` for a workload, and
 from __future__ import annotations
 
 import base64
-import itertools
+import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -29,7 +29,7 @@ COMPILE_SCRIPT = _TEMPLATES / "compile.py"
 INTRINSICS_FILE = "intrinsics.json"
 INTRINSICS = _TEMPLATES / INTRINSICS_FILE
 """TVM's JSON of the tensor intrinsics of Tunesmith's rules, by name: what each computes, and how. One that serves
-several sizes has these as a third part, and their names in braces in its own name and texts."""
+several sizes has a list of these as a third part, and their names in braces in its own name and texts."""
 INTRINSIC = re.compile(r'"(ts_\w+)"')
 """The name of one of them in a trace."""
 _README = _TEMPLATES / "README.md"
@@ -63,17 +63,25 @@ class DatabaseRecord:
         return self.workload[0]
 
 
-def intrinsics() -> dict[str, list[str]]:
-    """The tensor intrinsics of Tunesmith's rules, each in all of its sizes: by name, what it computes and how."""
+def intrinsics(wanted: Container[str]) -> dict[str, list[str]]:
+    """The tensor intrinsics of Tunesmith's rules that are wanted: by name, what each computes and how."""
     found = {}
-    for name, (what, how, *sizes) in json.loads(INTRINSICS.read_text(encoding="utf-8")).items():
-        axes = sizes[0] if sizes else {}
-        for values in itertools.product(*axes.values()):
-            parts = [name, what, how]
-            for axis, value in zip(axes, values, strict=True):
-                parts = [part.replace(f"{{{axis}}}", str(value)) for part in parts]
-            found[parts[0]] = parts[1:]
+    for name, (what, how, *sizes) in _known_intrinsics().items():
+        for values in sizes[0] if sizes else [{}]:
+            if (sized := _sized(name, values)) in wanted:
+                found[sized] = [_sized(what, values), _sized(how, values)]
     return found
+
+
+@functools.cache
+def _known_intrinsics() -> dict[str, list[Any]]:
+    return dict(json.loads(INTRINSICS.read_text(encoding="utf-8")))
+
+
+def _sized(text: str, values: Mapping[str, int]) -> str:
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", str(value))
+    return text
 
 
 def encoded(module: str) -> str:
@@ -224,5 +232,5 @@ def _intrinsics(records: str) -> dict[str, str]:
     named = set(INTRINSIC.findall(records))
     if not named:
         return {}
-    known = intrinsics()
+    known = intrinsics(named)
     return {INTRINSICS_FILE: _compact({name: known[name] for name in sorted(named)}) + "\n"}

@@ -223,11 +223,6 @@ class CpuModel:
         return has.get(precision, False)
 
     @property
-    def has_tiles(self) -> bool:
-        """Whether it has a matrix unit."""
-        return self.bf16_tiles or self.i8_tiles
-
-    @property
     def clock(self) -> float:
         """Cycles a second that explain the peak."""
         return self.peak_flops / (2 * self.cores * self.pipes * self.lanes())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -76,7 +77,7 @@ class _Lookup:
         self._note(str(name), function, known)
         if known is None or known.trace is None:
             return None
-        self._load_intrinsics(str(target.kind.name))
+        self._load_intrinsics(str(target.kind.name), json.dumps(known.trace))
         self.records[str(name)] = record = _record(mod, target, known)
         return record
 
@@ -93,13 +94,13 @@ class _Lookup:
         else:
             (report.missing if known is None else report.kept).append(name)
 
-    def _load_intrinsics(self, kind: str) -> None:
-        """Traces name instructions that TVM has to know: its own, and ours."""
+    def _load_intrinsics(self, kind: str, trace: str) -> None:
+        """A trace names instructions that TVM has to know: its own, and ours."""
+        steps = BACKEND.script()
         if kind not in self._kinds:
-            steps = BACKEND.script()
             steps.load_intrinsics(kind)
-            steps.register_intrinsics(metaschedule.intrinsics())
             self._kinds.add(kind)
+        steps.register_intrinsics(metaschedule.intrinsics(set(metaschedule.INTRINSIC.findall(trace))))
 
 
 def _record(mod: Any, target: Any, known: Known) -> Any:

@@ -44,6 +44,9 @@ PAIRS = {
     "panels of several tiles": lambda: dense((16,), 2, 16, lanes=32),
     "a border": lambda: convolution((1, 2, 7, 7), 3, (3, 3), padding=(1, 1, 1, 1), residual=True),
     "two images, a dilated kernel": lambda: convolution((2, 2, 9, 14), 2, (2, 3), dilation=(1, 2), rounded=False),
+    "a stride": lambda: convolution((1, 2, 9, 15), 3, (3, 3), stride=(2, 2), padding=(1, 1, 1, 1)),
+    "a stride without a window": lambda: convolution((1, 2, 8, 14), 3, (1, 1), stride=(2, 2)),
+    "rows of a window": lambda: convolution((1, 2, 20, 23), 2, (7, 7), stride=(2, 2), padding=(3, 3, 3, 3), inner=2),
     "one pixel of a kernel": lambda: convolution((1, 3, 4, 16), 4, (1, 1)),
 }
 
@@ -89,8 +92,8 @@ def test_the_compiled_code_multiplies_on_the_unit_alone(target: Target) -> None:
     assert not re.search(r"\bvfn?madd|\bvdpbf16ps|\bcallq?\b.*ts_amx_(?:zero|store|bf16)", text)
 
 
-def test_strided_convolutions_and_few_rows_are_left_to_vectors() -> None:
-    assert not in_tiles(convolution((1, 2, 9, 9), 2, (3, 3), stride=(2, 2)))
+def test_wide_strides_and_few_rows_are_left_to_vectors() -> None:
+    assert not in_tiles(convolution((1, 2, 13, 13), 2, (3, 3), stride=(3, 3)))
     assert not in_tiles(dense((2,), 4, 32))
 
 

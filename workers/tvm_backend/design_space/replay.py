@@ -18,9 +18,7 @@ from tunesmith.targets import Target
 from tunesmith.types import Decision
 from workers.tvm_backend import tir
 from workers.tvm_backend.design_space.rules.dots import POSTPROC, tensorize
-from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.sketch import SketchBody
-from workers.tvm_backend.dot.intrinsics import register
 from workers.tvm_backend.export import script
 from workers.tvm_backend.warm import warm
 
@@ -51,7 +49,6 @@ class Replayer:
 
     def __init__(self, module: bytes, target: Target) -> None:
         warm(target.kind, target.triple)
-        register(tiles=target.kind == "llvm" and cpu_model_of(target).has_tiles)
         self.mod = tir.load_module(module)
         self.target = tir.tvm_target(target)
         self.context = ms.TuneContext(

@@ -127,18 +127,12 @@ BY_NAME = {dot.name: dot for dot in (*ALL, *ROW_WORDS)}
 _REGISTERING = threading.Lock()
 
 
-def register(tiles: bool = True) -> None:
-    """Make the intrinsics known to TVM, as an exported folder's script does; calls after the first are free.
-
-    Args:
-        tiles: those of matrix units, too, of which there are hundreds, as tiles come in all sizes.
-    """
+def register(name: str) -> None:
+    """Make an intrinsic known to TVM, as an exported folder's script does; calls after the first are free."""
     with _REGISTERING:
-        _register(tiles)
+        _register(name)
 
 
 @functools.cache
-def _register(tiles: bool) -> None:
-    texts = metaschedule.intrinsics()
-    wanted = texts if tiles else {name: texts[name] for name in BY_NAME}
-    script().register_intrinsics(wanted)
+def _register(name: str) -> None:
+    script().register_intrinsics(metaschedule.intrinsics({name}))

@@ -6,6 +6,7 @@ ever stores to: three intrinsics clear a tile, add to it, and write it to memory
 
 from __future__ import annotations
 
+import enum
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,14 +22,32 @@ ACCUMULATORS: Final = 6
 """Tiles for accumulators. The unit has eight; number 6 takes rows and number 7 columns."""
 MIN_ROWS, MAX_ROWS = 4, 16
 STEPS: Final = {BITS: (16, 8), WEIGHTS: (16, 8, 4)}
-"""Lanes of a row of the left operand, by the type of the operand with the columns."""
-BLOCK_STEPS: Final = {BITS: (8,), WEIGHTS: (4,)}
-"""The same where these are a block of sixteen channels."""
+"""Lanes of a row of the left operand that is ``Rows.LANES``, by the type of the operand with the columns."""
+BLOCK_STEPS: Final = {BITS: 8, WEIGHTS: 4}
+"""The same of one that is ``Rows.BLOCK``."""
+WINDOWS: Final = (3, 5, 7)
+"""The same of one that is ``Rows.WINDOW``: pixels in a row of a convolution's kernel."""
+PIXEL_STEPS: Final = (1, 2)
+"""Pixels from one row to the next."""
 CYCLES: Final = 16.0
 """Cycles of an instruction of full tiles, and of one with fewer steps (measured on Sapphire Rapids)."""
 
 _PRODUCT: Final = {BITS: "tdpbf16ps", WEIGHTS: "tdpbusd"}
 _WORD: Final = {BITS: "bf16", WEIGHTS: "i8"}
+
+
+class Rows(enum.Enum):
+    """What a row of the left operand is.
+
+    Attributes:
+        LANES: lanes of a row of a matrix, what shares one in a dimension of its own.
+        BLOCK: the block of sixteen channels of a pixel.
+        WINDOW: pixels of a row that has one lane each, as many as a kernel is wide; neighbours overlap.
+    """
+
+    LANES = ""
+    BLOCK = "_block"
+    WINDOW = "_window"
 
 
 @dataclass(frozen=True)
@@ -38,12 +57,14 @@ class MatrixDot(Dot):
     Attributes:
         rows: rows of the tile of accumulators.
         steps: lanes of the reduction.
-        of_block: a row of the left operand has one dimension, a block of channels; else what shares a lane has its own.
+        left_rows: what a row of the left operand is.
+        step: pixels from one row to the next, where rows are of pixels.
     """
 
     rows: int = MAX_ROWS
     steps: int = MAX_ROWS
-    of_block: bool = False
+    left_rows: Rows = Rows.LANES
+    step: int = 1
 
     @property
     def function(self) -> str:
@@ -64,12 +85,16 @@ class MatrixDot(Dot):
 def _dots() -> Iterator[MatrixDot]:
     for weights, left, needs in ((BITS, BITS, "bf16_tiles"), (WEIGHTS, CODES, "i8_tiles")):
         text = helper(weights)
-        for of_block, all_steps in ((False, STEPS[weights]), (True, BLOCK_STEPS[weights])):
-            for rows, steps in itertools.product(range(MIN_ROWS, MAX_ROWS + 1), all_steps):
-                name = f"ts_amx_{_WORD[weights]}{'_block' if of_block else ''}_r{rows}_k{steps}"
-                # A core starts two instructions a cycle, and one of these takes the place of all in its cycles.
-                operations = 2 * CYCLES / (rows * steps * GROUPS[weights])
-                yield MatrixDot(name, COLUMNS, left, weights, needs, operations, text, rows, steps, of_block)
+        kinds = [
+            *((Rows.LANES, 1, steps) for steps in STEPS[weights]),
+            *((Rows.BLOCK, step, BLOCK_STEPS[weights]) for step in PIXEL_STEPS),
+            *((Rows.WINDOW, step, steps) for step in PIXEL_STEPS for steps in WINDOWS),
+        ]
+        for (kind, step, steps), rows in itertools.product(kinds, range(MIN_ROWS, MAX_ROWS + 1)):
+            name = f"ts_amx_{_WORD[weights]}{kind.value}{step if step > 1 else ''}_r{rows}_k{steps}"
+            # A core starts two instructions a cycle, and one of these takes the place of all in its cycles.
+            operations = 2 * CYCLES / (rows * steps * GROUPS[weights])
+            yield MatrixDot(name, COLUMNS, left, weights, needs, operations, text, rows, steps, kind, step)
 
 
 def helper(weights: str) -> str:

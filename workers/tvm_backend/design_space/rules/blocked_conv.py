@@ -25,7 +25,7 @@ from workers.tvm_backend.design_space.rules.matrix import TileLoops, blocks_of_t
 from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 from workers.tvm_backend.design_space.rules.stages import variables_of
 from workers.tvm_backend.dot.intrinsics import GROUPS, SUMS, Dot
-from workers.tvm_backend.dot.matrix import COLUMNS, MAX_ROWS, MatrixDot
+from workers.tvm_backend.dot.matrix import COLUMNS, MAX_ROWS, MatrixDot, Rows
 
 
 class BlockedConvolution(Rule):
@@ -56,10 +56,18 @@ class BlockedConvolution(Rule):
 
 
 def _in_tiles(found: BlockedConv, cpu: CpuModel) -> Iterator[Variant]:
-    """With a matrix unit: pixels of a row are a tile's rows, and a block of channels its columns."""
-    pixels = largest_divisor(found.extents[found.width], MAX_ROWS)
-    matrix = dot_of_tiles(cpu, found.weights, pixels, found.extents[found.inputs[1]], of_block=True)
-    if matrix is None or found.lanes != COLUMNS or found.step != 1:
+    """With a matrix unit: pixels of a row are a tile's rows, and a block of channels its columns.
+
+    The reduction of a tile is a block of input channels, or a row of the kernel where these are a single lane.
+    """
+    pixels, inner = largest_divisor(found.extents[found.width], MAX_ROWS), found.extents[found.inputs[1]]
+    step, wide = found.steps
+    if inner == 1 and wide == 1:
+        kind, depth = Rows.WINDOW, found.extents[found.kernel[1]]
+    else:
+        kind, depth = Rows.BLOCK, inner
+    matrix = dot_of_tiles(cpu, found.weights, pixels, depth, kind, step)
+    if matrix is None or found.lanes != COLUMNS:
         return
     for block in blocks_of_tiles(found.extents[found.height], found.extents[found.channel]):
         for bands in (False, True):
@@ -83,7 +91,7 @@ class BlockedConv:
         dtype: data type of Y.
         weights: data type of W.
         pair: position of the loop over what shares a lane, s; None where there is none.
-        step: columns of X from one pixel of Y to the next.
+        steps: columns of X from one pixel of Y, and from one column of the kernel, to the next; 0: no fixed number.
     """
 
     block: str
@@ -98,7 +106,7 @@ class BlockedConv:
     dtype: str
     weights: str = "float32"
     pair: int | None = None
-    step: int = 1
+    steps: tuple[int, int] = (0, 0)
 
     @property
     def lanes(self) -> int:
@@ -170,7 +178,7 @@ def match(sch: Schedule, handle: Any) -> BlockedConv | None:
         str(block.body.buffer.dtype),
         weights,
         pairs[0] if pairs else None,
-        _step(column, parts.variables[x]),
+        (_step(column, parts.variables[x]), _step(column, parts.variables[kx])),
     )
 
 
@@ -235,9 +243,12 @@ def _tile(sch: Schedule, block: Any, plan: BlockedConvPlan) -> TiledLoops:
         x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
     else:
         x0, x1 = sch.split(x, [None, plan.matrix.rows], preserve_unit_iters=True)
-    kx0, kx1 = sch.split(kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
+    window = plan.matrix is not None and plan.matrix.left_rows is Rows.WINDOW
+    wide = found.extents[found.kernel[1]]
+    kx0, kx1 = sch.split(kx, [1, wide] if window else sch.sample_perfect_tile(kx, 2, wide), preserve_unit_iters=True)
     if plan.matrix is None:
         sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, l1, lane, *pair)
     else:
-        sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, kx1, y1, o1, l1, x1, lane, i, *pair)
-    return TiledLoops((n, *bands) if plan.bands else (n, o0, l0, y0), x0, c, kx1)
+        outer, inner = (i, kx1) if window else (kx1, i)
+        sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, outer, y1, o1, l1, x1, lane, inner, *pair)
+    return TiledLoops((n, *bands) if plan.bands else (n, o0, l0, y0), x0, c, kx0 if window else kx1)

@@ -13,7 +13,7 @@ from tvm.s_tir import Schedule
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.registers import innermost
 from workers.tvm_backend.dot.bits import BITS, widened_load
-from workers.tvm_backend.dot.intrinsics import ALL, BY_NAME, Dot
+from workers.tvm_backend.dot.intrinsics import ALL, BY_NAME, Dot, register
 from workers.tvm_backend.dot.marks import MARK
 from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, STAGES
 
@@ -91,6 +91,7 @@ def tensorize(sch: Schedule) -> bool:
             if helper and IMPORT not in sch.get(loops[0]).annotations:
                 # On the outermost loop: inside of the tile it would be parsed for each copy.
                 sch.annotate(loops[0], IMPORT, helper)
+            register(name)
             sch.tensorize(loop, name)
     return True
 

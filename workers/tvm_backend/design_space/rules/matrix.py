@@ -14,16 +14,7 @@ from tvm.s_tir import Schedule
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.registers import Tile, largest_divisor
 from workers.tvm_backend.dot.marks import MARK
-from workers.tvm_backend.dot.matrix import (
-    ACCUMULATORS,
-    BLOCK_STEPS,
-    COLUMNS,
-    MATRIX,
-    MAX_ROWS,
-    MIN_ROWS,
-    STEPS,
-    MatrixDot,
-)
+from workers.tvm_backend.dot.matrix import ACCUMULATORS, COLUMNS, MATRIX, MAX_ROWS, MIN_ROWS, MatrixDot, Rows
 
 GOOD_ROWS = 12
 """Rows from which a tile that divides them is taken rather than one that is padded."""
@@ -31,17 +22,20 @@ OFFERED = 2
 """Numbers of tiles that are offered."""
 
 
-def dot_of_tiles(cpu: CpuModel, weights: str, rows: int, depth: int, of_block: bool = False) -> MatrixDot | None:
+def dot_of_tiles(
+    cpu: CpuModel, weights: str, rows: int, depth: int, kind: Rows = Rows.LANES, step: int = 1
+) -> MatrixDot | None:
     """The instruction for tiles of some rows whose reductions have ``depth`` lanes; None where there is none.
 
     Args:
         weights: type of the operand with the columns.
-        of_block: the lanes are a block of channels.
+        kind: what a row of the left operand is.
+        step: pixels from one row to the next.
     """
-    offered = (BLOCK_STEPS if of_block else STEPS).get(weights, ())
-    wanted = weights, rows, next((each for each in offered if depth % each == 0), 0), of_block
-    found = (dot for dot in MATRIX if (dot.weights, dot.rows, dot.steps, dot.of_block) == wanted)
-    return next((dot for dot in found if dot.runs_on(cpu)), None)
+    wanted = weights, rows, kind, step
+    found = [dot for dot in MATRIX if (dot.weights, dot.rows, dot.left_rows, dot.step) == wanted and dot.runs_on(cpu)]
+    fits = (dot for dot in found if depth % dot.steps == 0 and (kind is Rows.LANES or depth == dot.steps))
+    return max(fits, key=lambda dot: dot.steps, default=None)
 
 
 def rows_of_a_tile(rows: int) -> int:
