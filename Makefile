@@ -70,16 +70,17 @@ tune: venv
 up: venv
 	@exec $(BIN)/tunesmith up --port $(PORT)
 
-lint: $(VENV)/.test
-	$(BIN)/ruff format --check --quiet .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+LINT := $(BIN)/ruff format --check --quiet . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports
 
+lint: $(VENV)/.test
+	$(LINT)
+
+# The checks of lint run next to the first tests: by themselves they leave all cores but one idle.
 test: venv $(VENV)/.test
 	$(PY) -m tools.browser
-	@$(MAKE) --no-print-directory lint
-	@status=0; $(KEEP_COMPILED) $(ONE_THREAD) $(PY) -m pytest --phase parallel --numprocesses logical --maxprocesses 8 $(BY_FILE) || status=1; \
+	@status=0; { $(LINT); } >$(VENV)/lint.log 2>&1 & linting=$$!; \
+	  $(KEEP_COMPILED) $(ONE_THREAD) $(PY) -m pytest --phase parallel --numprocesses logical --maxprocesses 8 $(BY_FILE) || status=1; \
+	  wait $$linting || status=1; cat $(VENV)/lint.log; \
 	  $(KEEP_COMPILED) $(ONE_THREAD) $(PY) -m pytest --phase servers --numprocesses 3 $(BY_FILE) || status=1; \
 	  $(KEEP_COMPILED) $(PY) -m pytest --phase alone || status=1; exit $$status
 

@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark tests by their folders, and run what takes longest first: of end-to-end tests, the longest files.
+    """Mark tests by their folders, and run what takes longest first: of tests with servers, the longest files.
 
     A few workers take the files one by one, and one that takes two minutes must not be the last. What is for the
     thorough mode alone is left out of others.
@@ -73,9 +73,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if mark:
             item.add_marker(mark)
 
+    servers = config.getoption("--phase") == "servers"
+
     def place(item: pytest.Item) -> tuple[int, int]:
         folder = folders[item.path]
-        return ORDER.index(folder), -sizes[item.path] if folder == ORDER[0] else 0
+        return ORDER.index(folder), -sizes[item.path] if servers or folder == ORDER[0] else 0
 
     items.sort(key=place)
 

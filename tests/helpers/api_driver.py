@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
+from anyio.from_thread import start_blocking_portal
 from fake_fleet import FakeFleet, Folder, Recorder
 from starlette.testclient import TestClient
 
@@ -24,6 +26,9 @@ class Api:
         self.broker = Recorder()
         self.app = create_app(folder.settings(**values), publisher=self.broker, run_loop=False)
         self.client = TestClient(self.app, raise_server_exceptions=False)
+        self.open = ExitStack()
+        # One event loop for all requests, as in a server: by itself the client starts a thread with one for each.
+        self.client.portal = self.open.enter_context(start_blocking_portal())
         self.context: Context = self.app.state.context
         self.loop = SchedulingLoop(self.context)
         self.fleet = FakeFleet(self.context)
@@ -54,6 +59,7 @@ class Api:
 
     def close(self) -> None:
         self.client.close()
+        self.open.close()
         self.context.dispose()
 
 

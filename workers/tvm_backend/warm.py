@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.abc
 import importlib.util
 import inspect
@@ -60,8 +61,20 @@ def import_tvm() -> None:
     if "tvm" not in sys.modules:
         preload()
     if not {"tvm_ffi", "torch"} & set(sys.modules):
-        with without_pytorch(), names_listed_seldom():
+        with without_collections(), without_pytorch(), names_listed_seldom():
             importlib.import_module("tvm")
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Python does not look for cycles in what is imported, all of which stays: a tenth of the whole import."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager
