@@ -51,7 +51,7 @@ def test_convolutions(
     dilation: tuple[int, int],
 ) -> None:
     case = convolution((images, channels[0], 7, 8), 32, kernel, stride, padding, dilation, channels[1])
-    assert case.check() == 2
+    assert case.check() >= 2
 
 
 def test_products_of_groups() -> None:
