@@ -23,6 +23,11 @@ def page(
     return session.scalars(query).all()
 
 
+def of_job(job_id: str, after: int) -> sa.Select[int]:
+    """A query of the ids of a job's events above ``after``."""
+    return sa.select(Event.id).where(Event.job_id == job_id, Event.id > after)
+
+
 def tail(session: Session, job_id: str, after: int, limit: int) -> tuple[JobState, list[Event]] | None:
     """A job's state and its events with an id greater than ``after``, oldest first, in one query; None: no such job."""
     new = sa.and_(Event.job_id == Job.id, Event.id > after)

@@ -89,6 +89,9 @@ class Buttons:
         return button
 
 
+ENDED = "This job gets no more trials. Submit one like it: it begins with the schedules that this one found."
+
+
 class Editor:
     """The form that changes a job. The API checks every field; what it refuses is said in the form."""
 
@@ -107,6 +110,7 @@ class Editor:
                 self._seconds = ui.number("Seconds", step=60)
                 for field in (self._priority, self._trials, self._seconds):
                     field.props("dense outlined")
+            self._over = ui.label(ENDED).classes("ts-soft")
             with ui.row().classes("w-full justify-end"):
                 ui.button("Close", on_click=self._dialog.close).props("flat no-caps")
                 ui.button("Save", on_click=self._save).props("no-caps unelevated")
@@ -125,7 +129,9 @@ class Editor:
         self._priority.set_value(job["priority"])
         self._trials.set_value(job["budget"]["trials"])
         self._seconds.set_value(job["budget"]["seconds"])
-        self._limits.set_visibility(not is_final(state) and state not in CLOSED)
+        over = is_final(state) or state in CLOSED
+        self._limits.set_visibility(not over)
+        self._over.set_visibility(over)
         self._dialog.open()
 
     async def _save(self) -> None:

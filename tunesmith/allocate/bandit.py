@@ -99,7 +99,10 @@ class BanditAllocator(Allocator):
             best = repeated
         there = eligible.tolist()
         scores = dict(itertools.compress(zip(arms.ids, score.tolist(), strict=True), there))
-        return Choice(arms.ids[best], scores, self._reason(arms, best), float(arms.gain[best]))
+        told = np.flatnonzero(eligible & (arms.deviation > 0))
+        spread = (arms.deviation / arms.seconds)[told].tolist()
+        deviations = {arms.ids[row]: value for row, value in zip(told.tolist(), spread, strict=True)}
+        return Choice(arms.ids[best], scores, self._reason(arms, best), float(arms.gain[best]), deviations)
 
     def arms(self, tasks: Sequence[TaskView], in_flight: Mapping[int, int]) -> Arms:
         """The terms of every task, exhausted ones included: their families learn from them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 
@@ -45,12 +45,14 @@ class Choice:
         scores: by task id.
         reason: a sentence.
         gain: seconds of the model's latency that the round is expected to save; None where that is not asked.
+        deviations: standard deviation by task id, in the scores' unit, of the tasks that the allocator has one of.
     """
 
     task: int
     scores: Mapping[int, float]
     reason: str
     gain: float | None = None
+    deviations: Mapping[int, float] = field(default_factory=dict)
 
 
 class Allocator(ABC):

@@ -261,7 +261,10 @@ class TaskBody(Answer):
     gflops: float | None
     share: float | None
     budget_share: float
-    belief: dict[str, Any] | None
+    belief: dict[str, Any] | None = Field(
+        description="The allocator's score at its latest choice, `expected_gain`, and the score's standard deviation, "
+        "`uncertainty`: null where the allocator has none, as in rounds of earlier versions."
+    )
     verified: Verified | None
     answer: UnmeasuredBody | None
 

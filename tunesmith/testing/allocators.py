@@ -71,7 +71,8 @@ class AllocatorConformance:
         for _ in range(50):
             choice = self.make().choose(random_tasks(rng, 6), {})
             if choice is not None:
-                json.dumps([choice.scores, choice.gain], allow_nan=False)
+                json.dumps([choice.scores, choice.gain, choice.deviations], allow_nan=False)
+                assert choice.deviations.keys() <= choice.scores.keys()
                 assert choice.reason
 
     def test_every_task_gets_a_first_round(self) -> None:

@@ -236,7 +236,7 @@ class _TaskContext:
     ``replaced``: workloads whose alternatives have an answer of a job that measures nothing.
     """
 
-    belief: dict[str, float]
+    belief: dict[str, dict[str, float | None]]
     champions: dict[int, Record]
     baselines: dict[int, Record]
     replaced: set[str]
@@ -252,16 +252,20 @@ class _TaskContext:
         )
 
 
-def _belief(session: Session, job_id: str) -> dict[str, float]:
-    """The allocator's scores at its latest choice, by task."""
+def _belief(session: Session, job_id: str) -> dict[str, dict[str, float | None]]:
+    """The allocator's scores at its latest choice, and how unsure it was of each, by task."""
     latest = jobs.rounds(session, job_id, limit=1, descending=True)
-    return dict((latest[0][0].reason or {}).get("scores", {})) if latest else {}
+    reason: dict[str, Any] = (latest[0][0].reason or {}) if latest else {}
+    unsure = reason.get("deviations", {})
+    return {
+        task: {"expected_gain": _finite(score), "uncertainty": _finite(unsure.get(task))}
+        for task, score in reason.get("scores", {}).items()
+    }
 
 
 def _task(row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, around: _TaskContext) -> TaskBody:
     task, workload, family = row
     best = totals.current[task.id]
-    score = around.belief.get(str(task.id))
     tuned = totals.is_tuned(task)
     record = (around.champions if tuned else around.baselines).get(task.id)
     return TaskBody.of(
@@ -279,7 +283,7 @@ def _task(row: tuple[JobTask, WorkloadRow, str | None], totals: _Totals, around:
         gflops=workload.flops / best / 1e9 if best and workload.flops else None,
         share=totals.share(task),
         budget_share=task.trials / totals.trials if totals.trials else 0.0,
-        belief=None if score is None else {"expected_gain": _finite(score), "uncertainty": None},
+        belief=around.belief.get(str(task.id)),
         verified=verified.of_schedule(record.confirmation) if tuned and record is not None else None,
         answer=UnmeasuredBody.read(task.answer) if task.answer is not None else None,
     )

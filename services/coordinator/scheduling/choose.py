@@ -151,13 +151,14 @@ def _opened(job: JobSnapshot, choice: Choice, size: int, *, baseline: bool) -> t
     task = next(task for task in job.tasks if task.id == choice.task)
     best = sorted(choice.scores.items(), key=itemgetter(1), reverse=True)[:STORED_SCORES]
     scores = {str(key): _plain(score) for key, score in best}
+    deviations = {str(key): _plain(choice.deviations[key]) for key, _ in best if key in choice.deviations}
     action = OpenRound(
         job=job.id,
         task=task.id,
         number=job.next_number,
         size=size,
         baseline=baseline,
-        reason={"reason": choice.reason, "scores": scores, "gain": choice.gain},
+        reason={"reason": choice.reason, "scores": scores, "gain": choice.gain, "deviations": deviations},
     )
     return action, _with_open(job, task, size)
 

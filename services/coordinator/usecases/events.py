@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Event
 from db.queries import event_log, jobs
+from db.queries.totals import total
 from services.coordinator.auth import Caller
 from services.coordinator.context import Context
 from services.coordinator.streams import EventBatch
@@ -25,13 +26,15 @@ def page(
 ) -> Page[EventBody]:
     """Events of a job with an id above ``after``, oldest first; with ``before`` those below it, newest first.
 
-    ``next_cursor`` is the id to go on from.
+    ``next_cursor`` is the id to go on from. Who goes backwards is told how many there are above ``after``; who follows
+    a job asks twice a second, and only for what is new.
     """
     with context.reading() as session:
         visible(session, caller, job_id)
         found = event_log.page(session, after=after, job_id=job_id, limit=limit + 1, before=before)
         items = _events(session, caller, found[:limit])
-    return Page(items=items, next_cursor=str(items[-1].id) if len(found) > limit else None)
+        count = total(session, event_log.of_job(job_id, after)) if before is not None else None
+    return Page(items=items, next_cursor=str(items[-1].id) if len(found) > limit else None, total=count)
 
 
 def look(context: Context, caller: Caller, job_id: str, limit: int, after: int) -> EventBatch:

@@ -244,9 +244,29 @@ def test_the_newest_events_and_the_tasks_of_trials_are_told(both: Api) -> None:
     assert [event["id"] for event in pages(both, path, (50, 10), sort="-id")] == forward[::-1]
     newer = pages(both, path, (9,), sort="-id", after=str(forward[50]))
     assert [event["id"] for event in newer] == forward[:50:-1]
+    assert [both.client.get(path, params={"sort": sort}).json()["total"] for sort in ("id", "-id")] == [None, 60]
     names = {task["id"]: task["name"] for task in both.client.get("/v1/jobs/job-0/tasks").json()["items"]}
     trials = both.client.get("/v1/jobs/job-0/trials").json()["items"]
     assert [trial["task_name"] for trial in trials] == [names[trial["task"]] for trial in trials]
+
+
+def test_a_belief_says_how_unsure_it_is(both: Api) -> None:
+    LargeJob("job-0", 3, 6, JobState.RUNNING).write(both.context.engine)
+    ids = [task["id"] for task in both.client.get("/v1/jobs/job-0/tasks").json()["items"]]
+    with both.context.sessions.begin() as session:
+        latest = session.scalars(sa.select(Round).order_by(Round.number.desc())).first()
+        assert latest is not None
+        latest.reason = {
+            "reason": "",
+            "scores": {str(ids[0]): 0.5, str(ids[1]): 0.25},
+            "deviations": {str(ids[0]): 0.1},
+        }
+    tasks = both.client.get("/v1/jobs/job-0/tasks").json()["items"]
+    assert [task["belief"] for task in tasks] == [
+        {"expected_gain": 0.5, "uncertainty": 0.1},
+        {"expected_gain": 0.25, "uncertainty": None},
+        None,
+    ]
 
 
 def test_only_rounds_that_have_finished_since_are_read(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
