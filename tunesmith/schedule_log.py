@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,13 @@ class ScheduleLog:
         records: records for one target, without the tasks that keep the default schedule.
         preparation: how the model was prepared for which they were found. They apply to no other module.
         kept: hashes of the workloads that keep the default schedule, where the log names them.
+        names: names of the tasks by workload, where the log has them.
     """
 
     records: list[DatabaseRecord]
     preparation: Preparation
     kept: frozenset[str] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_log(path: str | Path) -> ScheduleLog:
@@ -68,10 +70,12 @@ def _of_file(path: Path) -> ScheduleLog:
     keys = {entry.get("provenance", {}).get("preparation", PLAIN.key) for entry in entries}
     if len(keys) > 1:
         raise _mixed(path, "of models that were prepared differently", "job")
-    records = [_record(entry) for entry in entries if entry["trace"] is not None]
+    tuned = [entry for entry in entries if entry["trace"] is not None]
+    records = [_record(entry) for entry in tuned]
+    names = {record.hash: str(entry.get("task", "")) for record, entry in zip(records, tuned, strict=True)}
     named = [entry.get("workload") or {} for entry in entries if entry["trace"] is None]
     kept = frozenset(str(workload["hash"]) for workload in named if "hash" in workload)
-    return ScheduleLog(_of_one_target(records, path), Preparation.parse(keys.pop()) if keys else PLAIN, kept)
+    return ScheduleLog(_of_one_target(records, path), Preparation.parse(keys.pop()) if keys else PLAIN, kept, names)
 
 
 def _of_one_target(records: list[DatabaseRecord], path: Path) -> list[DatabaseRecord]:

@@ -71,6 +71,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "worker revoke": ("tunesmith worker revoke WORKER --results",),
     "worker broker-users": ("tunesmith worker broker-users",),
     "compile": ("tunesmith compile model.onnx --log tuned/best.jsonl -o model.so",),
+    "verify": ("tunesmith verify tuned/best.jsonl",),
     "compare": ("tunesmith compare model.onnx --log tuned/best.jsonl",),
     "doctor": ("tunesmith doctor",),
     "bench tuners": ("tunesmith bench tuners --quick",),

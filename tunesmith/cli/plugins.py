@@ -46,6 +46,7 @@ SERVER_COMMANDS = {
     "worker": "Run a worker of the service.",
     "compile": "Compile a model with its tuned schedules.",
     "compare": "Compare a model's latency between runtimes.",
+    "verify": "Measure a log's champions again.",
     "doctor": "Check the installation.",
     "bench": "Run the benchmarks.",
     "prune": "Remove old jobs, events and unused blobs.",
@@ -57,6 +58,7 @@ SERVER_COMMANDS = {
 MODULES = {
     **dict.fromkeys(("prune", "backup", "restore"), "services.embedded.commands_data"),
     **dict.fromkeys(("status", "down"), "services.embedded.commands_stack"),
+    "verify": "workers.commands_verify",
     "costmodels.evaluate": "workers.commands_costmodels",
 }
 """Commands that are found by their modules, as whole groups of them need no registration each."""
