@@ -237,6 +237,14 @@ def _arguments(mod: Any) -> tuple[tuple[TensorSpec, ...], tuple[int, ...]]:
         return args, ()
 
 
+def build_program(mod: Any, target: Any, out: Path) -> None:
+    """Write the library of a scheduled program, compiled as candidates are."""
+    import tvm
+
+    with target, tvm.transform.PassContext(config=_config(mod, target)):
+        _write(tvm.compile(mod, target=target).mod, out)
+
+
 def _config(mod: Any, target: Any) -> Mapping[str, bool]:
     """How TVM compiles a candidate."""
     from workers.tvm_backend.export import script
