@@ -36,7 +36,7 @@ class Rank(str, enum.Enum):
     KEPT = "kept"  # faster than the default schedule
     LEVEL = "level"  # no difference can be told
     LOST = "lost"  # the default schedule is the faster one
-    WRONG = "wrong"  # its outputs are not the default schedule's
+    WRONG = "wrong"  # outputs differ from the default schedule's
     BROKEN = "broken"  # it cannot be built, or does not run
 
 
