@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import tempfile
 from collections.abc import Iterable
@@ -11,6 +12,10 @@ from pathlib import Path
 from tunesmith.arithmetic import FLAGS
 
 CACHES = Path("/sys/devices/system/cpu")
+UNIT = "amx"
+"""How the names of a matrix unit's features begin, which only x86 has."""
+ARCH_PRCTL, GET_SUPPORTED, TILE_DATA = 158, 0x1021, 18
+"""Linux on x86: a system call, its ``ARCH_GET_XCOMP_SUPP``, and the state of tiles among what that tells."""
 
 
 def default_lease_path() -> Path:
@@ -37,7 +42,16 @@ def cpu_flags() -> frozenset[str]:
 def cpu_features() -> tuple[str, ...]:
     """What this host's CPU has of all that kernels ask for, by LLVM's names, sorted."""
     flags = cpu_flags()
-    return tuple(sorted(feature for feature, flag in FLAGS.items() if flag in flags))
+    found = sorted(feature for feature, flag in FLAGS.items() if flag in flags)
+    unit = any(feature.startswith(UNIT) for feature in found) and _gives_unit()
+    return tuple(feature for feature in found if unit or not feature.startswith(UNIT))
+
+
+def _gives_unit() -> bool:
+    """Whether Linux lets a process use AMX's tiles: a sandbox may hide that from one that sees the CPU's flags."""
+    supported = ctypes.c_uint64(0)
+    failed = ctypes.CDLL(None).syscall(ARCH_PRCTL, GET_SUPPORTED, ctypes.byref(supported))
+    return not failed and bool(supported.value >> TILE_DATA & 1)
 
 
 def cache_sizes(cores: Iterable[int] | None = None, root: Path = CACHES) -> dict[int, int]:
