@@ -127,7 +127,7 @@ def _trained(context: Context) -> str:
 
 
 def test_tvms_model_learns_from_the_same_rows() -> None:
-    data = assemble([decision_part(name, 60, seed, failures=0.0) for seed, name in enumerate(("a0", "a1"))])
+    data = assemble([decision_part(name, 150, seed, failures=0.0) for seed, name in enumerate(("a0", "a1"))])
     scores = metaschedule_model.scores(data, data.features, 0)
     for group in (0, 1):
         assert rank_correlation(scores[data.group == group], data.latency[data.group == group]) > 0.6
