@@ -13,7 +13,8 @@ from types import MappingProxyType
 from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.codes import CODES, WEIGHTS
 from workers.tvm_backend.dot.intrinsics import GROUPS, SUMS
-from workers.tvm_backend.dot.matrix import BLOCK_STEPS, COLUMNS, MAX_ROWS, MIN_ROWS, PIXEL_STEPS, STEPS, WINDOWS, Rows
+from workers.tvm_backend.dot.matrix import BLOCK_STEPS, PIXEL_STEPS, STEPS, WINDOWS, Rows
+from workers.tvm_backend.dot.unit import COLUMNS, MAX_ROWS, MIN_ROWS
 
 ROWS, DEPTH, SPAN = 7340033, 9437189, 8388617
 """Numbers for the rows of a tile, the steps of its reduction, and the pixels that its rows read in all."""

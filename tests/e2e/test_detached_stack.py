@@ -48,7 +48,7 @@ MAX_UPLOAD_BYTES = 200_000
 NOWHERE = "http://127.0.0.1:9"
 WAIT = 120.0
 GUIDE = ROOT / "docs" / "how-to" / "tune-from-python.md"
-ALWAYS_MOVING = {"audit", "devices", "events", "sqlite_sequence"}
+ALWAYS_MOVING = {"audit", "device_times", "devices", "events", "sqlite_sequence"}
 (_, INSTALL), (_, COMMANDS) = blocks("command line")
 UP, _, OTHERS = COMMANDS.partition("\n")
 

@@ -284,7 +284,7 @@ def own_stacks(stack, stack_env, monkeypatch):
 
 
 def test_tunesmith_is_a_tuner_like_the_others(own_stacks, stack_env, tmp_path):
-    target = Target({"kind": "llvm", "mcpu": describe_from_outside().mcpu, "num-cores": 1})
+    target = Target(describe_from_outside().target | {"num-cores": 1})
     ask = plan.Ask("gemm:32x32x32:float32", 0, plan.RANDOM, target, SECONDS)
     found = service.run(ask, tmp_path, plan.Deadline(200.0))
     assert found.failure == ""

@@ -40,7 +40,7 @@ def visitor(url: str) -> Iterator[Watched]:
     with launched() as browser:
         watched = Watched(browser, url)
         yield watched
-    assert watched.complaints == []
+    assert watched.complaints == [], watched.complaints
 
 
 def row(page: Page, text: str) -> Any:

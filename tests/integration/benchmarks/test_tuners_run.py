@@ -39,7 +39,7 @@ with open(job["events"], "a") as file:
 @pytest.fixture(scope="module")
 def target() -> Target:
     host = describe_from_outside()
-    return Target({"kind": "llvm", "mcpu": host.mcpu, "num-cores": 1})
+    return Target(host.target | {"num-cores": 1})
 
 
 def ask(target, tuner="metaschedule-16", budget=0.5, operator=GEMM):

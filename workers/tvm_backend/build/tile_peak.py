@@ -8,6 +8,7 @@ from typing import Any
 from tunesmith.arithmetic import NARROW
 from tunesmith.names import BF16
 from tunesmith.types import TensorSpec, Values
+from workers.tvm_backend.dot.unit import ACCUMULATORS
 
 BYTES, SIDE = 64, 16
 """Bytes of a row of a tile, and rows."""
@@ -30,8 +31,6 @@ class TilePeak:
     @property
     def args(self) -> tuple[TensorSpec, ...]:
         """A tile of rows, one of columns, and the sums."""
-        from workers.tvm_backend.dot.matrix import ACCUMULATORS
-
         sums = (self.threads * ACCUMULATORS * SIDE * SIDE,)
         if self.precision != BF16:
             size = (BYTES * SIDE,)
@@ -45,8 +44,6 @@ class TilePeak:
     @property
     def work(self) -> float:
         """Operations; a multiply-add counts as two."""
-        from workers.tvm_backend.dot.matrix import ACCUMULATORS
-
         values = BYTES // NARROW[self.precision].bytes
         return 2.0 * values * SIDE * SIDE * self.threads * ACCUMULATORS * ROUNDS
 
@@ -55,7 +52,7 @@ class TilePeak:
         from tvm import IRModule
         from tvm.script import tirx as T
 
-        from workers.tvm_backend.dot.matrix import ACCUMULATORS, MATRIX
+        from workers.tvm_backend.dot.matrix import MATRIX
 
         left, right, out_spec = self.args
         dot = next(each for each in MATRIX if each.weights == right.dtype and each.rows == each.steps == SIDE)

@@ -15,12 +15,8 @@ from typing import Final
 from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.codes import CODES, WEIGHTS
 from workers.tvm_backend.dot.intrinsics import GROUPS, SUMS, Dot
+from workers.tvm_backend.dot.unit import ACCUMULATORS, COLUMNS, MAX_ROWS, MIN_ROWS
 
-COLUMNS: Final = 16
-"""Columns of a tile: 32-bit lanes of one of its rows."""
-ACCUMULATORS: Final = 6
-"""Tiles for accumulators. The unit has eight; number 6 takes rows and number 7 columns."""
-MIN_ROWS, MAX_ROWS = 4, 16
 STEPS: Final = {BITS: (16, 8), WEIGHTS: (16, 8, 4)}
 """Lanes of a row of the left operand that is ``Rows.LANES``, by the type of the operand with the columns."""
 BLOCK_STEPS: Final = {BITS: 8, WEIGHTS: 4}

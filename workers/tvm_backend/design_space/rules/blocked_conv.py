@@ -25,7 +25,8 @@ from workers.tvm_backend.design_space.rules.matrix import TileLoops, blocks_of_t
 from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
 from workers.tvm_backend.design_space.rules.stages import variables_of
 from workers.tvm_backend.dot.intrinsics import GROUPS, SUMS, Dot
-from workers.tvm_backend.dot.matrix import COLUMNS, MAX_ROWS, MatrixDot, Rows
+from workers.tvm_backend.dot.matrix import MatrixDot, Rows
+from workers.tvm_backend.dot.unit import COLUMNS, MAX_ROWS
 
 
 class BlockedConvolution(Rule):

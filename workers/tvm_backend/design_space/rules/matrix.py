@@ -14,7 +14,8 @@ from tvm.s_tir import Schedule
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.registers import Tile, largest_divisor
 from workers.tvm_backend.dot.marks import MARK
-from workers.tvm_backend.dot.matrix import ACCUMULATORS, COLUMNS, MATRIX, MAX_ROWS, MIN_ROWS, MatrixDot, Rows
+from workers.tvm_backend.dot.matrix import MATRIX, MatrixDot, Rows
+from workers.tvm_backend.dot.unit import ACCUMULATORS, COLUMNS, MAX_ROWS, MIN_ROWS
 
 GOOD_ROWS = 12
 """Rows from which a tile that divides them is taken rather than one that is padded."""

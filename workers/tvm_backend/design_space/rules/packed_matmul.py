@@ -25,7 +25,8 @@ from workers.tvm_backend.design_space.rules.registers import Tile, product_tiles
 from workers.tvm_backend.design_space.rules.stages import fused, widest
 from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.intrinsics import PAIRS, SUMS
-from workers.tvm_backend.dot.matrix import COLUMNS, MatrixDot
+from workers.tvm_backend.dot.matrix import MatrixDot
+from workers.tvm_backend.dot.unit import COLUMNS
 
 
 class PackedMatmul(Rule):
