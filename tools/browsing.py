@@ -23,8 +23,8 @@ ARGS = [
 ]
 WAIT = 30_000.0
 """Milliseconds in which a page answers, on a machine that is busy."""
-AWAY = ("net::ERR_", "WebSocket")
-"""Parts of what a browser says of a server that does not answer."""
+AWAY = ("net::ERR_", "WebSocket", "Failed to load resource")
+"""Parts of what a browser says of a server that does not answer, or not yet: the API is there before the pages are."""
 
 
 class Watched:
