@@ -6,7 +6,7 @@ export default {
     const { echarts } = await import("nicegui-echart");
     if (this.gone) return;
     this.library = echarts;
-    if (this.options) this.update_chart();
+    this.update_chart();
   },
   beforeUnmount() {
     this.gone = true;
@@ -14,9 +14,9 @@ export default {
     this.chart?.dispose();
   },
   methods: {
-    // Called when there is something to draw.
+    // Called by each update of the element, which may come before there is anything to draw.
     update_chart() {
-      if (!this.library || this.gone) return;
+      if (!this.library || this.gone || !this.options) return;
       if (!this.chart) {
         this.chart = this.library.init(this.$el);
         this.observer = new ResizeObserver(() => this.chart.resize());
