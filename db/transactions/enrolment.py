@@ -10,6 +10,7 @@ from db import clock
 from db.models import EnrolledWorker
 from db.queries import by_key
 from db.transactions import events
+from db.transactions.upsert import insert_for
 from tunesmith.errors import Conflict, NotFound
 from tunesmith.events import WorkerEnrolled, WorkerRevoked
 
@@ -31,13 +32,20 @@ def enrol(
                 value=worker_id,
             )
         return row, False
-    row = EnrolledWorker(
-        id=worker_id, name=name, public_key=public_key, device_classes=sorted(set(device_classes)), enrolled_by=by
-    )
-    session.add(row)
-    session.flush()
-    events.append(session, WorkerEnrolled(worker_id, name, by))
-    return row, True
+    values = {
+        "id": worker_id,
+        "name": name,
+        "public_key": public_key,
+        "device_classes": sorted(set(device_classes)),
+        "enrolled_by": by,
+    }
+    # Coordinators that start together let in the workers of their settings at once; one of them is first.
+    insert = insert_for(session, EnrolledWorker).values(**values).on_conflict_do_nothing()
+    first = bool(session.execute(insert.returning(EnrolledWorker.id)).all())
+    row = session.get_one(EnrolledWorker, worker_id)
+    if first:
+        events.append(session, WorkerEnrolled(worker_id, name, by))
+    return row, first
 
 
 def revoke(session: Session, worker_id: str, by: str) -> EnrolledWorker:

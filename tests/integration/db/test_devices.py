@@ -9,7 +9,7 @@ import pytest
 from db.engine import Sessions
 from db.models.base import utcnow
 from db.queries import device_times, devices, event_log
-from db.transactions import device_reports
+from db.transactions import device_reports, enrolment
 from tunesmith.messages import Calibration, DeviceReport
 from tunesmith.types import DeviceHealth
 
@@ -116,3 +116,16 @@ def test_a_device_has_a_history_of_noise_drift_and_use(sessions: Sessions) -> No
     with sessions() as session:
         kept = device_times.of_device(session, "h/cpu", begin - dt.timedelta(seconds=1))
         assert [row.start - begin for row in kept] == [device_times.KEPT + device_times.STEP], "older steps are dropped"
+
+
+def test_a_worker_that_two_coordinators_let_in_at_once_is_enrolled_once(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with sessions.begin() as session:
+        first, new = enrolment.enrol(session, "w", "key", "one", (), "settings")
+        assert (first.name, new) == ("one", True)
+    # The other one looked before that was written.
+    monkeypatch.setattr("db.queries.by_key.get", lambda *_: None)
+    with sessions.begin() as session:
+        second, new = enrolment.enrol(session, "w", "key", "two", (), "settings")
+        assert (second.name, new) == ("one", False)
