@@ -98,6 +98,8 @@ def _kept(said: list[Message]) -> Kept | None:
         return None
     headers = Headers(raw=said[0]["headers"])
     body = b"".join(message.get("body", b"") for message in said[1:])
+    if said[-1].get("more_body") or headers.get("content-length", str(len(body))) != str(len(body)):
+        return None  # a browser that went away cut it short
     if "immutable" not in headers.get("cache-control", "") or len(body) > MAX_FILE or "content-encoding" in headers:
         return None
     packed = None

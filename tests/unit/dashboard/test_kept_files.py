@@ -48,3 +48,20 @@ def test_only_what_never_changes_is_kept() -> None:
         assert len(asked) == 2, path
     assert client.get(f"{PREFIX}x/gone").status_code == 404
     assert client.get(f"{PREFIX}x/immutable", headers={"range": "bytes=0-3"}).headers["set-cookie"]
+
+
+def test_a_file_that_a_browser_cut_short_is_not_kept() -> None:
+    asked: list[str] = []
+
+    async def file(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+        asked.append(scope["path"])
+        headers = [(b"cache-control", HEADERS["immutable"].encode()), (b"content-length", b"%d" % len(TEXT))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        whole = len(asked) > 1
+        body = TEXT.encode() if whole else TEXT[:100].encode()
+        await send({"type": "http.response.body", "body": body, "more_body": not whole})
+
+    client = TestClient(KeptFiles(file))
+    client.get(f"{PREFIX}x/chart.js")
+    assert [client.get(f"{PREFIX}x/chart.js").text for _ in range(2)] == [TEXT, TEXT]
+    assert len(asked) == 2
