@@ -124,7 +124,6 @@ def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: Pr
         pack: the stage that packs; None where there is none.
     """
     moved = sch.cache_write(block, 0, "local") if plan.matrix else None
-    below = axes_of_result(sch, block).index(tiled_axis(plan.found))
     loops = _tile(sch, block, plan)
     if moved is not None:
         sch.reverse_compute_at(moved, loops.rows, preserve_unit_loops=True)
@@ -133,6 +132,7 @@ def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: Pr
     if pack is not None:
         _pack_loops(sch, pack, plan, loops.panels if plan.packing is Packing.INSIDE else None)
     if plan.matrix is not None and loops.tiles is not None:
+        below = axes_of_result(sch, block).index(tiled_axis(plan.found))
         in_tiles(sch, block, moved, below, loops.reduction, loops.tiles, plan.matrix)
     else:
         sch.unroll(loops.steps)
