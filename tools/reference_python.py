@@ -131,15 +131,30 @@ def python_page(mark: str, table: Table) -> str:
 
 def client_page(mark: str, table: Table) -> str:
     """``client.md``: the client of the REST API."""
-    from tunesmith.client import Client, EmbeddedStack
+    from tunesmith import client
 
+    names = ("Client", "JobChoices", "EmbeddedStack")
+    iterated = [f"`{name}`" for name, value in members(client.AsyncClient) if _iterates(value)]
+    iterated.remove("`stream_best`")
+    text, found = sections(client.AsyncClient)
     return "\n".join(
         [
             "# Python client\n",
             mark,
             "`from tunesmith.client import Client` needs no extra. A method for each thing that [REST](rest.md) does; "
             "latencies and durations are in seconds. Errors are those of [the list](errors.md); each method may also "
-            "raise `ServerUnreachable` and `Unauthorized`.\n",
-            *page({"tunesmith.client.Client": Client, "tunesmith.client.EmbeddedStack": EmbeddedStack}, table),
+            "raise `ServerUnreachable` and `Unauthorized`. See [the guide](../how-to/use-the-client.md).\n",
+            "## `tunesmith.client.AsyncClient`\n",
+            f"```\ntunesmith.client.AsyncClient{_layout(inspect.signature(client.AsyncClient.__init__))}\n```\n",
+            f"{text.strip()} It has the methods of `Client` below as coroutines; `close` is `aclose`. "
+            f"To be iterated with `async for`, and not awaited: {', '.join(iterated)}. `stream_best` is entered with "
+            "`async with`.\n",
+            *tables(found, table),
+            *page({f"tunesmith.client.{name}": getattr(client, name) for name in names}, table),
         ]
     )
+
+
+def _iterates(member: Any) -> bool:
+    """Whether a method of the asynchronous client answers with an iterator."""
+    return inspect.isfunction(member) and str(member.__annotations__.get("return", "")).startswith("AsyncIterator[")

@@ -12,7 +12,7 @@ from tunesmith.cli import labels
 from tunesmith.cli.output import duration
 from tunesmith.cli.progress import POLL, Display
 from tunesmith.client import Client, Job, Progress
-from tunesmith.client.transport import RESTART_SECONDS
+from tunesmith.client.exchange import RESTART_SECONDS
 from tunesmith.dataset.collecting import Collecting, JobKind
 from tunesmith.dataset.workloads import MAX_OPERATORS, content_hash
 from tunesmith.errors import JobFailed

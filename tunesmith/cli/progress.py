@@ -17,7 +17,7 @@ from tunesmith.cli import labels
 from tunesmith.cli.line import Line, Piece
 from tunesmith.cli.output import duration, lay_out, seconds, speed_up, times
 from tunesmith.client import Client, Job
-from tunesmith.client.transport import RESTART_SECONDS
+from tunesmith.client.exchange import RESTART_SECONDS
 from tunesmith.dataset.collecting import JobKind
 from tunesmith.measuring.ratio import Verdict
 from tunesmith.states import JobState

@@ -1,4 +1,4 @@
-"""The Python SDK: a typed client of the REST API.
+"""The Python SDK: a typed client of the REST API, synchronous and asynchronous.
 
 >>> from tunesmith.client import Client
 >>> with Client("http://127.0.0.1:8700") as client:          # doctest: +SKIP
@@ -6,7 +6,14 @@
 ...     job = client.submit(model_id=model.id, target="cpu", trials=200)
 ...     job = client.wait(job.id)
 ...     schedules = client.best(job.id)
+
+:class:`AsyncClient` has the same methods, to be awaited, and asynchronous iterators.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from tunesmith.answers.analysis import AnalysisBody as Analysis
 from tunesmith.answers.base import Page
@@ -29,11 +36,16 @@ from tunesmith.answers.trials import ProgramBody as Program
 from tunesmith.answers.trials import TrialDetailBody as TrialDetail
 from tunesmith.client.client import Client
 from tunesmith.client.embedded import EmbeddedStack
+from tunesmith.client.submission import JobChoices
 from tunesmith.names import DEFAULT_URL
+
+if TYPE_CHECKING:
+    from tunesmith.client.aio.client import AsyncClient
 
 __all__ = [
     "Analysis",
     "ApiKey",
+    "AsyncClient",
     "AuditEntry",
     "Client",
     "DEFAULT_URL",
@@ -43,6 +55,7 @@ __all__ = [
     "Failure",
     "Forecast",
     "Job",
+    "JobChoices",
     "JobTask",
     "Latency",
     "Model",
@@ -57,3 +70,10 @@ __all__ = [
     "TrialDetail",
     "Verified",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The asynchronous client, which most programs do not need, is imported when it is used."""
+    if name != "AsyncClient":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("tunesmith.client.aio.client").AsyncClient

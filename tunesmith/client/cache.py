@@ -1,3 +1,4 @@
+# Written by `python -m tools.sync_client` from tunesmith/client/aio/cache.py.
 """The part of the client that keeps texts for other programs."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Written by `python -m tools.sync_client` from tunesmith/client/aio/client.py.
 """The client: one method per thing that the REST API does."""
 
 from __future__ import annotations
@@ -5,11 +6,10 @@ from __future__ import annotations
 import json
 import shutil
 import time
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import httpx2
 
@@ -20,15 +20,19 @@ from tunesmith.answers.models import ModelBody, ModelTaskBody
 from tunesmith.client import events
 from tunesmith.client.cache import Cache
 from tunesmith.client.cost_models import CostModels
+from tunesmith.client.exchange import RESTART_SECONDS, UPLOAD_SECONDS, unpack
 from tunesmith.client.jobs import Jobs
 from tunesmith.client.proposals import Proposals
 from tunesmith.client.records import Dataset
-from tunesmith.client.transport import RESTART_SECONDS, Transport
+from tunesmith.client.transport import Transport
 from tunesmith.client.trials import Trials
+from tunesmith.client.waiting import in_thread, sleep
 from tunesmith.errors import NotAModel, TunesmithError, from_problem
-from tunesmith.full_disk import writing
 from tunesmith.names import DEFAULT_URL
 from tunesmith.states import ModelState
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Client(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
@@ -64,6 +68,24 @@ class Client(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
         """Close the connections."""
         self._transport.close()
 
+    def each(self, method: Callable[P, Page[T]], *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        """Every item of a list that comes in pages, such as ``client.each(client.jobs, state="running")``.
+
+        Pages are fetched as they are needed.
+
+        Args:
+            method: what answers with a :class:`Page`.
+            *args: its arguments.
+            **kwargs: its arguments by name; ``limit`` is the size of a page.
+        """
+        fetch: Any = method
+        cursor: Any = kwargs.pop("cursor", None)
+        while True:
+            page: Page[T] = fetch(*args, **kwargs, cursor=cursor)
+            yield from page.items
+            if (cursor := page.next_cursor) is None:
+                return
+
     def ready(self) -> bool:
         """True when a server answers and all that it needs is there."""
         try:
@@ -97,7 +119,7 @@ class Client(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
                     "POST",
                     "/v1/models",
                     data=form,
-                    timeout=httpx2.Timeout(600.0, connect=10.0),
+                    timeout=httpx2.Timeout(UPLOAD_SECONDS, connect=10.0),
                     files={"file": (path.name, file, "application/octet-stream")},
                 )
         except OSError as error:
@@ -123,7 +145,7 @@ class Client(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
         while (model := self.model(model_id)).state is ModelState.IMPORTING:
             if time.monotonic() > end:
                 raise TunesmithError(f"the model {model_id} was not imported within {timeout:g} s")
-            time.sleep(poll)
+            sleep(poll)
         if model.state is ModelState.REJECTED:
             raise from_problem(model.error or {"code": "model_rejected", "detail": "the model was rejected"})
         return model
@@ -145,7 +167,7 @@ class Client(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
     def create_key(self, owner: str, scopes: Sequence[str] = ("user",)) -> NewKeyBody:
         """Make a key; its secret is in this answer only."""
         body = {"owner": owner, "scopes": list(scopes)}
-        return NewKeyBody.read(self._transport.request("POST", "/v1/keys", json=body).json())
+        return NewKeyBody.read(self._transport.call("POST", "/v1/keys", json=body))
 
     def revoke_key(self, key_id: str) -> None:
         """Revoke a key. Raises Conflict for the last one of an operator."""
@@ -173,7 +195,7 @@ class Client(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
             if event is not None:
                 after = event.id
                 yield event
-            elif self.job(job_id, RESTART_SECONDS).done:
+            elif (self.job(job_id, RESTART_SECONDS)).done:
                 yield from self.events(job_id, after)
                 return
 
@@ -205,8 +227,7 @@ class Client(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
         archive = folder / "download.zip"
         try:
             self._transport.download(f"/v1/jobs/{job_id}/best", archive, format="metaschedule")
-            with writing(folder), zipfile.ZipFile(archive) as content:
-                content.extractall(folder)
+            in_thread(unpack, archive, folder)
         except BaseException:  # an interrupted download leaves no folder, either
             if fresh:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -241,7 +262,7 @@ class Client(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
     def enrol_worker(self, name: str, public_key: str, device_classes: Sequence[str] = ()) -> dict[str, Any]:
         """Let a measure worker in, by its public key (Ed25519, base64); it may serve ``device_classes``, or any."""
         body = {"name": name, "public_key": public_key, "device_classes": list(device_classes)}
-        return dict(self._transport.request("POST", "/v1/workers", json=body).json())
+        return dict(self._transport.call("POST", "/v1/workers", json=body))
 
     def enrolled_workers(self) -> list[dict[str, Any]]:
         """Every measure worker that was let in, revoked ones too."""
@@ -250,9 +271,9 @@ class Client(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
     def revoke_worker(self, worker_id: str, *, results: bool = False) -> dict[str, Any]:
         """Believe a measure worker no longer, and with ``results`` nothing that it ever reported; what changed."""
         path = f"/v1/workers/enrolled/{worker_id}"
-        return dict(self._transport.request("DELETE", path, params={"results": results}).json())
+        return dict(self._transport.call("DELETE", path, params={"results": results}))
 
     def revoke_champion(self, workload: str, target: str, reason: str = "") -> dict[str, Any]:
         """Believe the champion of a workload on a target no longer; what changed."""
         path, body = f"/v1/workloads/{workload}/revoke", {"target": target, "reason": reason}
-        return dict(self._transport.request("POST", path, json=body).json())
+        return dict(self._transport.call("POST", path, json=body))

@@ -1,3 +1,4 @@
+# Written by `python -m tools.sync_client` from tunesmith/client/aio/cost_models.py.
 """The part of the client that asks for cost models."""
 
 from __future__ import annotations
@@ -35,4 +36,4 @@ class CostModels:
             precision: precision of the records.
         """
         body = {"target": target, "precision": precision}
-        return CostModelBody.read(self._transport.request("POST", "/v1/costmodels/train", json=body).json())
+        return CostModelBody.read(self._transport.call("POST", "/v1/costmodels/train", json=body))

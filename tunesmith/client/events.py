@@ -1,13 +1,16 @@
+# Written by `python -m tools.sync_client` from tunesmith/client/aio/events.py.
 """Following a job's events: server-sent events with resume, polling where they do not get through."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 
 from tunesmith.answers.events import EventBody
-from tunesmith.client.transport import RESTART_SECONDS, Transport
+from tunesmith.client.exchange import RESTART_SECONDS
+from tunesmith.client.transport import Transport
+from tunesmith.client.waiting import sleep
 from tunesmith.errors import ServerUnreachable
 
 SILENCE = 40.0
@@ -40,7 +43,7 @@ def page(transport: Transport, job_id: str, after: int, limit: int = 200, patien
     return [EventBody.read(item) for item in answer["items"]]
 
 
-def follow(transport: Transport, job_id: str, after: int = 0, poll: float = 1.0) -> Iterator[EventBody | None]:
+def follow(transport: Transport, job_id: str, after: int = 0, poll: float = 1.0) -> Generator[EventBody | None, None]:
     """Events as they happen, for ever; None is yielded when a stream or page ends, to look whether the job has.
 
     A stream that breaks is taken up where it ended. A server or proxy that refuses streams is polled.
@@ -52,9 +55,10 @@ def follow(transport: Transport, job_id: str, after: int = 0, poll: float = 1.0)
     while True:
         if streams:
             try:
-                for event in _stream(transport, job_id, after):
-                    after = event.id if event else after
-                    yield event
+                with closing(_stream(transport, job_id, after)) as stream:
+                    for event in stream:
+                        after = event.id if event else after
+                        yield event
             except ServerUnreachable:
                 pass  # the poll below tells a broken stream from a dead server
             except _NoStream:
@@ -63,14 +67,14 @@ def follow(transport: Transport, job_id: str, after: int = 0, poll: float = 1.0)
             after = event.id
             yield event
         yield None
-        time.sleep(poll)
+        sleep(poll)
 
 
 class _NoStream(Exception):
     """The answer was not an event stream."""
 
 
-def _stream(transport: Transport, job_id: str, after: int) -> Iterator[EventBody | None]:
+def _stream(transport: Transport, job_id: str, after: int) -> Generator[EventBody | None, None]:
     headers = {"accept": "text/event-stream", "last-event-id": str(after)}
     with transport.stream(f"/v1/jobs/{job_id}/events", headers=headers, timeout=SILENCE) as response:
         if not response.headers.get("content-type", "").startswith("text/event-stream"):

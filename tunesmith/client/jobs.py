@@ -1,3 +1,4 @@
+# Written by `python -m tools.sync_client` from tunesmith/client/aio/jobs.py.
 """The part of the client that submits jobs, asks for them and steers them."""
 
 from __future__ import annotations
@@ -7,10 +8,15 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from typing_extensions import Unpack
+
 from tunesmith.answers.base import Page
 from tunesmith.answers.curves import ForecastBody, RooflineBody
 from tunesmith.answers.jobs import FailureBody, JobBody, TaskBody
-from tunesmith.client.transport import RESTART_SECONDS, Transport
+from tunesmith.client.exchange import RESTART_SECONDS
+from tunesmith.client.submission import JobChoices
+from tunesmith.client.transport import Transport
+from tunesmith.client.waiting import sleep
 from tunesmith.errors import InvalidInput, TunesmithError
 
 
@@ -29,7 +35,7 @@ class Jobs:
         trials: int | None = None,
         seconds: float | None = None,
         stop_when_converged: bool = False,
-        **options: Any,
+        **options: Unpack[JobChoices],
     ) -> JobBody:
         """Submit a job; returns at once.
 
@@ -41,8 +47,12 @@ class Jobs:
             trials: budget of measured candidates.
             seconds: budget of time; at least one of the two.
             stop_when_converged: end early when nothing more is gained.
-            **options: the job's ``name``, fields of :class:`tunesmith.options.JobOptions`, and of a collecting job its
-                ``kind``, ``per_task``, ``shard`` and ``shards``; None leaves the server's default.
+            **options: what :class:`JobChoices` lists; None leaves the server's default.
+
+        Raises:
+            InvalidInput: or a subclass that names the option and what it may be.
+            NotFound: no such model.
+            QuotaExceeded: too many open jobs.
         """
         budget = {"trials": trials, "seconds": seconds, "stop_when_converged": stop_when_converged}
         source = {"model_id": model_id, "operator": operator, "operators": operators}
@@ -102,7 +112,7 @@ class Jobs:
                     f"the job {job_id} did not end within {timeout:g} s; it is {job.state.value}, "
                     f"after {job.progress.trials} trials{waits}"
                 )
-            time.sleep(poll)
+            sleep(poll)
         return job
 
     def cancel(self, job_id: str) -> JobBody:
@@ -143,7 +153,7 @@ class Jobs:
             body["budget"] = budget
         if not body:
             raise InvalidInput("nothing to set: give --name, --tag, --comment, --priority, --trials or --time")
-        return JobBody.read(self._transport.request("PATCH", f"/v1/jobs/{job_id}", json=body).json())
+        return JobBody.read(self._transport.call("PATCH", f"/v1/jobs/{job_id}", json=body))
 
     def tasks(self, job_id: str) -> list[TaskBody]:
         """A job's tasks."""
@@ -175,4 +185,4 @@ class Jobs:
         return list(page["items"])
 
     def _act(self, job_id: str, action: str) -> JobBody:
-        return JobBody.read(self._transport.request("POST", f"/v1/jobs/{job_id}/{action}").json())
+        return JobBody.read(self._transport.call("POST", f"/v1/jobs/{job_id}/{action}"))

@@ -1,3 +1,4 @@
+# Written by `python -m tools.sync_client` from tunesmith/client/aio/proposals.py.
 """The part of the client that proposes candidates of a task."""
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Any
 from tunesmith.answers.base import Page
 from tunesmith.answers.proposals import ProposalBody, TaskCurvesBody
 from tunesmith.client.transport import Transport
+from tunesmith.client.waiting import sleep
 from tunesmith.errors import TunesmithError
 from tunesmith.proposals import ProposalSource, ProposalState
 
@@ -56,11 +58,11 @@ class Proposals:
         """
         body = {"candidates": [dict(each) for each in candidates], "source": str(ProposalSource(source).value)}
         path = f"/v1/jobs/{job_id}/tasks/{task_id}/proposals"
-        answer = self._transport.request("POST", path, json={**body, "author": author, "measure": measure}).json()
+        answer = self._transport.call("POST", path, json={**body, "author": author, "measure": measure})
         found = [ProposalBody.read(item) for item in answer["items"]]
         end, first = time.monotonic() + timeout, found[0].id - 1
         while any(each.state is ProposalState.JUDGING for each in found) and time.monotonic() < end:
-            time.sleep(poll)
+            sleep(poll)
             page = self.proposals_page(job_id, task_id, limit=len(found), cursor=str(first))
             found = [each for each in page.items if each.set == found[0].set]
         return found
@@ -106,7 +108,7 @@ class Proposals:
                 return found
             if end is not None and time.monotonic() > end:
                 raise TunesmithError(f"proposals of task {task_id} were not measured within {timeout:g} s")
-            time.sleep(poll)
+            sleep(poll)
 
     def task_curve(self, job_id: str, task_id: int) -> TaskCurvesBody:
         """What a task's searcher reached, and what those who proposed did; latencies in seconds. Raises NotFound."""

@@ -1,25 +1,21 @@
+# Written by `python -m tools.sync_client` from tunesmith/client/aio/records.py.
 """The part of the client that asks for the dataset."""
 
 from __future__ import annotations
 
 import tempfile
 import time
-import zipfile
 from pathlib import Path
 from typing import Any
 
 from tunesmith.answers.base import Page
 from tunesmith.answers.fleet import WorkloadBest
 from tunesmith.answers.records import RecordBody, RecordImportBody, RecordStats, WorkloadBody, WorkloadDetail
+from tunesmith.client.exchange import EXPORT_SECONDS, UPLOAD_SECONDS, pack_database, unpack
 from tunesmith.client.transport import Transport
+from tunesmith.client.waiting import in_thread, sleep
 from tunesmith.errors import InvalidInput, TunesmithError, from_problem
-from tunesmith.full_disk import writing
-from tunesmith.metaschedule import PREPARATION_FILE, RECORD_FILE, WORKLOAD_FILE
 from tunesmith.states import OPEN_WORK, WorkState
-
-UPLOAD_SECONDS = 600.0
-EXPORT_SECONDS = 120.0
-"""Longest silence of a server that writes a row group."""
 
 
 class Dataset:
@@ -75,8 +71,7 @@ class Dataset:
         body = {"format": "metaschedule", **{name: value for name, value in filters.items() if value is not None}}
         try:
             self._transport.download("/v1/records/export", archive, body=body, timeout=EXPORT_SECONDS)
-            with writing(folder), zipfile.ZipFile(archive) as content:
-                content.extractall(folder)
+            in_thread(unpack, archive, folder)
         finally:
             archive.unlink(missing_ok=True)
         return folder
@@ -107,17 +102,7 @@ class Dataset:
 
     def _import_folder(self, folder: Path) -> RecordImportBody:
         with tempfile.TemporaryDirectory() as place:
-            archive = Path(place) / f"{folder.name or 'database'}.zip"
-            with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as content:
-                for name in (WORKLOAD_FILE, RECORD_FILE, PREPARATION_FILE):
-                    if (folder / name).is_file():
-                        content.write(folder / name, name)
-                    elif name != PREPARATION_FILE:
-                        raise InvalidInput(
-                            f"{folder} holds no MetaSchedule database: it has no file {name}",
-                            field="file",
-                            value=str(folder),
-                        )
+            archive = in_thread(pack_database, folder, Path(place))
             return self.import_records(archive)
 
     def record_import(self, import_id: str) -> RecordImportBody:
@@ -134,7 +119,7 @@ class Dataset:
         while (found := self.record_import(import_id)).state in OPEN_WORK:
             if time.monotonic() > end:
                 raise TunesmithError(f"the import {import_id} did not end within {timeout:g} s")
-            time.sleep(poll)
+            sleep(poll)
         if found.state is not WorkState.DONE:
             raise from_problem(found.error or {"code": "error", "detail": f"the import {import_id} failed"})
         return found

@@ -1,3 +1,4 @@
+# Written by `python -m tools.sync_client` from tunesmith/client/aio/transport.py.
 """HTTP for the SDK: errors become exceptions, requests that are safe to repeat are repeated."""
 
 from __future__ import annotations
@@ -10,25 +11,19 @@ from typing import Any
 
 import httpx2
 
-from tunesmith import __version__
-from tunesmith.errors import (
-    NotFound,
-    PayloadTooLarge,
-    RateLimited,
-    ServerUnreachable,
-    TunesmithError,
-    Unauthorized,
-    from_problem,
+from tunesmith.client.exchange import (
+    ATTEMPTS,
+    RATE_PATIENCE,
+    base_address,
+    checked,
+    given,
+    headers_of,
+    pause,
+    unreachable,
 )
+from tunesmith.client.waiting import sleep
+from tunesmith.errors import RateLimited, ServerUnreachable
 from tunesmith.full_disk import writing
-
-ATTEMPTS = 4
-FIRST_PAUSE = 0.1
-RATE_PATIENCE = 60.0
-"""Seconds of ``Retry-After`` that one request waits for in all."""
-RESTART_SECONDS = 30.0
-"""Seconds for which whoever follows a job puts up with a server that restarts."""
-_BY_STATUS = {401: Unauthorized, 403: Unauthorized, 404: NotFound, 413: PayloadTooLarge, 429: RateLimited}
 
 
 class Transport:
@@ -50,14 +45,13 @@ class Transport:
         transport: httpx2.BaseTransport | None,
         more: Mapping[str, str] | None = None,
     ) -> None:
-        headers = {"user-agent": f"tunesmith/{__version__}", **(more or {})}
-        if key:
-            headers["authorization"] = f"Bearer {key}"
-        self.url = (url if "://" in url else f"http://{url}").rstrip("/")
+        self.url = base_address(url)
         try:
-            self._http = httpx2.Client(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
+            self._http = httpx2.Client(
+                base_url=self.url, headers=headers_of(key, more), timeout=timeout, transport=transport
+            )
         except (httpx2.InvalidURL, ValueError) as error:
-            raise self._unreachable(error) from error
+            raise unreachable(self.url, error) from error
 
     def close(self) -> None:
         """Close the connections."""
@@ -84,11 +78,11 @@ class Transport:
             try:
                 return self._send(method, path, repeat, arguments)
             except RateLimited as error:  # refused before anything was done
-                pause = float(error.extra.get("retry_after", 1.0))
-                if "files" in arguments or waited + pause > RATE_PATIENCE:
+                after = float(error.extra.get("retry_after", 1.0))
+                if "files" in arguments or waited + after > RATE_PATIENCE:
                     raise
-                time.sleep(pause)
-                waited += pause
+                sleep(after)
+                waited += after
 
     def _send(self, method: str, path: str, repeat: bool | None, arguments: dict[str, Any]) -> httpx2.Response:
         attempts = ATTEMPTS if (method == "GET" if repeat is None else repeat) else 1
@@ -97,11 +91,16 @@ class Transport:
                 response = self._http.request(method, path, **arguments)
             except (httpx2.TransportError, httpx2.InvalidURL) as error:
                 if attempt == attempts:
-                    raise self._unreachable(error) from error
-                time.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
+                    raise unreachable(self.url, error) from error
+                sleep(pause(attempt))
             else:
-                return self._checked(response)
+                return checked(self.url, response)
         raise AssertionError("unreachable: the loop returns or raises")
+
+    def call(self, method: str, path: str, **arguments: Any) -> Any:
+        """The JSON answer to a :meth:`request`."""
+        response = self.request(method, path, **arguments)
+        return response.json()
 
     def get(self, path: str, *, patience: float = 0.0, **params: Any) -> Any:
         """The JSON answer to a GET; parameters that are None are left out.
@@ -111,22 +110,20 @@ class Transport:
         end = time.monotonic() + patience
         while True:
             try:
-                return self.request("GET", path, params=_given(params)).json()
+                return self.call("GET", path, params=given(params))
             except ServerUnreachable:
                 if time.monotonic() > end:
                     raise
-                time.sleep(FIRST_PAUSE)
+                sleep(pause(1))
 
     def items(self, path: str, limit: int | None = None) -> Iterator[dict[str, Any]]:
         """Everything in a list, fetched page by page; ``limit``: items of a page."""
         cursor: str | None = None
         while True:
             answer = self.get(path, limit=limit, cursor=cursor)
-            if isinstance(answer, list):
-                yield from answer
-                return
-            yield from answer["items"]
-            cursor = answer.get("next_cursor")
+            paged = isinstance(answer, dict)
+            yield from answer["items"] if paged else answer
+            cursor = answer.get("next_cursor") if paged else None
             if cursor is None:
                 return
 
@@ -147,14 +144,14 @@ class Transport:
         """
         wait = self._http.timeout if timeout is None else httpx2.Timeout(timeout)
         method, sent = ("GET", {}) if body is None else ("POST", {"json": body})
-        given: Any = {**sent, "headers": headers, "params": _given(params), "timeout": wait}
+        arguments: Any = {**sent, "headers": headers, "params": given(params), "timeout": wait}
         try:
-            with self._http.stream(method, path, **given) as response:
+            with self._http.stream(method, path, **arguments) as response:
                 if response.is_error:
                     response.read()
-                yield self._checked(response)
+                yield checked(self.url, response)
         except httpx2.TransportError as error:
-            raise self._unreachable(error) from error
+            raise unreachable(self.url, error) from error
 
     def download(self, path: str, to: Path, **params: Any) -> None:
         """Write an answer's body to a file, piece by piece; the file appears only when it is complete.
@@ -163,39 +160,12 @@ class Transport:
             DiskFull, InvalidInput: it cannot be written.
         """
         part = to.with_name(to.name + ".part")
-        with self.stream(path, **params) as response, writing(to):
-            try:
-                with part.open("wb") as file:
-                    for piece in response.iter_bytes():
-                        file.write(piece)
-                part.replace(to)
-            finally:
-                part.unlink(missing_ok=True)
-
-    def _checked(self, response: httpx2.Response) -> httpx2.Response:
-        if response.is_success:
-            return response
-        try:
-            body = response.json()
-        except ValueError:
-            body = None
-        if isinstance(body, dict) and "code" in body:
-            raise from_problem(body)
-        error = _BY_STATUS.get(response.status_code, TunesmithError)
-        after = response.headers.get("retry-after", "")
-        extra: dict[str, Any] = {"retry_after": int(after)} if after.isdigit() else {}
-        raise error(
-            f"{self.url} answered {response.status_code} {response.reason_phrase} to {response.request.url}", **extra
-        )
-
-    def _unreachable(self, error: Exception) -> ServerUnreachable:
-        reason = str(error) or type(error).__name__
-        return ServerUnreachable(
-            f"no Tunesmith server answers at {self.url} ({reason}); start one with 'tunesmith up'",
-            field="server",
-            value=self.url,
-        )
-
-
-def _given(params: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in params.items() if value is not None}
+        with self.stream(path, **params) as response:
+            with writing(to):
+                try:
+                    with part.open("wb") as file:
+                        for piece in response.iter_bytes():
+                            file.write(piece)
+                    part.replace(to)
+                finally:
+                    part.unlink(missing_ok=True)

@@ -1,3 +1,4 @@
+# Written by `python -m tools.sync_client` from tunesmith/client/aio/trials.py.
 """The part of the client that asks for trials and their programs."""
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from tunesmith.answers.jobs import TaskBody, TrialBody
 from tunesmith.answers.spaces import SpaceBody
 from tunesmith.answers.trials import ProgramBody, TrialDetailBody
 from tunesmith.client.transport import Transport
+from tunesmith.client.waiting import sleep
 from tunesmith.errors import TunesmithError, from_problem
 from tunesmith.states import is_final
 
@@ -88,7 +90,7 @@ class Trials:
     def request_program(self, job_id: str, trial_id: int) -> ProgramBody:
         """Have a trial's program written as text, unless it is there already. Raises NotFound."""
         path = f"/v1/jobs/{job_id}/trials/{trial_id}/program"
-        return ProgramBody.read(self._transport.request("POST", path).json())
+        return ProgramBody.read(self._transport.call("POST", path))
 
     def program(self, job_id: str, trial_id: int, timeout: float = 120.0, poll: float = 0.3) -> ProgramBody:
         """A trial's program in TVMScript; waits for the worker that writes it.
@@ -105,7 +107,7 @@ class Trials:
         while not is_final((found := self.request_program(job_id, trial_id)).state):
             if time.monotonic() > end:
                 raise TunesmithError(f"no worker wrote the program of trial {trial_id} within {timeout:g} s")
-            time.sleep(poll)
+            sleep(poll)
         if found.scheduled is None:
             raise from_problem(found.error or {"code": "internal", "detail": "the program could not be written"})
         return found

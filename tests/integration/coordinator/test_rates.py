@@ -87,7 +87,7 @@ def test_an_ipv6_network_counts_as_one_address() -> None:
 
 def test_clients_wait_as_they_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
-    monkeypatch.setattr(transport.time, "sleep", slept.append)
+    monkeypatch.setattr(transport, "sleep", slept.append)
     busy = {"code": "rate_limited", "detail": "wait", "status": 429, "retry_after": 7}
     answers = [httpx2.Response(429, json=busy), httpx2.Response(429, headers={"retry-after": "2"})]
     page = httpx2.Response(200, json={"items": [], "next_cursor": None})

@@ -9,14 +9,14 @@ import pytest
 from answers import completed
 
 from tunesmith.cli import main, tune
-from tunesmith.client import Client, transport
+from tunesmith.client import Client, exchange
 from tunesmith.errors import NotFound
 
 
 @pytest.fixture
 def quick(monkeypatch):
     """No pauses, and no settings of whoever runs the tests."""
-    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(exchange, "FIRST_PAUSE", 0.0)
     monkeypatch.setattr("tunesmith.cli.progress.POLL", 0.0)
     for name in ("TUNESMITH_SERVER", "TUNESMITH_KEY", "TUNESMITH_DATA_DIR"):
         monkeypatch.delenv(name, raising=False)

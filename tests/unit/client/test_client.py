@@ -9,14 +9,14 @@ import pytest
 from answers import completed, whole
 
 from tunesmith.answers.events import EventBody
-from tunesmith.client import Client, transport
+from tunesmith.client import Client, exchange
 from tunesmith.client.events import parse
 from tunesmith.errors import InvalidInput, ModelRejected, NotAModel, NotFound, ServerUnreachable, UnsupportedOperator
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(transport, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(exchange, "FIRST_PAUSE", 0.0)
 
 
 def client_of(handler):
