@@ -10,6 +10,8 @@ MAX_PROPOSALS: Final = 64
 """Candidates of one request."""
 MAX_WAITING: Final = 256
 """Candidates of a task that may wait for a verdict or a place in a batch."""
+MAX_PROPOSED: Final = 10_000
+"""Candidates that are ever proposed for a task, those that were only judged among them."""
 MAX_AUTHOR: Final = 100
 MAX_REASON: Final = 500
 DEFAULT_SHARE: Final = 0.25

@@ -84,11 +84,10 @@ def count(session: Session, task_id: int) -> int:
 
 
 def count_open(session: Session, task_id: int) -> int:
-    """Proposals of a task that wait for a verdict or a place in a batch."""
-    wanted = Proposal.measure.is_(True)
+    """Proposals of a task that wait for a verdict, also those to be judged alone, or for a place in a batch."""
     undecided = sa.and_(Proposal.valid.is_(None), ProposalSet.state.in_((WorkState.QUEUED, WorkState.RUNNING)))
     query = sa.select(sa.func.count()).select_from(Proposal).join(ProposalSet, Proposal.set_id == ProposalSet.id)
-    return session.scalar(query.where(Proposal.job_task_id == task_id, wanted, sa.or_(undecided, _waiting()))) or 0
+    return session.scalar(query.where(Proposal.job_task_id == task_id, sa.or_(undecided, _waiting()))) or 0
 
 
 def counts_waiting(session: Session, job_ids: Collection[str]) -> dict[int, int]:
@@ -147,9 +146,11 @@ def earlier(
     return found
 
 
-def given_keys(session: Session, task_id: int, *, measure: bool) -> dict[str, str]:
-    """A task's proposals in words, by :func:`given_key`: those that are to be measured, or those that are not."""
-    query = sa.select(Proposal.given, Proposal.id).where(Proposal.job_task_id == task_id, Proposal.measure.is_(measure))
+def given_keys(session: Session, task_id: int, keys: Collection[str], *, measure: bool) -> dict[str, str]:
+    """A task's proposals in words, by :func:`given_key`: those of ``keys`` that are to be measured, or that are not."""
+    query = sa.select(Proposal.given, Proposal.id).where(
+        Proposal.job_task_id == task_id, Proposal.measure.is_(measure), Proposal.given.in_(keys)
+    )
     return {key: f"proposal {found}" for key, found in session.execute(query)}
 
 

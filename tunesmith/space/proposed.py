@@ -16,6 +16,9 @@ from tunesmith.types import Candidate, Decision
 MAX_VALUE = 2**62
 """No decision is that far from 0."""
 
+MAX_SHOWN = 200
+"""Characters of a wrong value that an error repeats."""
+
 
 @dataclass(frozen=True)
 class NamedSketch:
@@ -53,7 +56,8 @@ def candidate_of(
         if name not in found.knobs:
             near = difflib.get_close_matches(name, found.knobs, n=1)
             meant = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(found.knobs) or 'none'}"
-            raise UnknownKnob(f"the sketch has no knob {name!r}: {meant}", field=f"{field}.knobs", value=name)
+            given = _brief(name)
+            raise UnknownKnob(f"the sketch has no knob {given!r}: {meant}", field=f"{field}.knobs", value=given)
     missing = [name for name in found.knobs if name not in knobs]
     if missing:
         detail = f"a candidate needs a value for each knob of its sketch: {', '.join(missing)} missing"
@@ -72,7 +76,13 @@ def _decision(name: str, knob: Knob, value: Any, field: str) -> Decision:
         else:
             decision: Decision = given
             return decision
-    raise KnobOutOfRange(f"knob {name!r} is {_range(knob)}", field=f"{field}.knobs.{name}", value=value)
+    raise KnobOutOfRange(f"knob {name!r} is {_range(knob)}", field=f"{field}.knobs.{name}", value=_brief(value))
+
+
+def _brief(value: Any) -> Any:
+    """What was given, if it is short; its beginning, if it is not: a body may have a mebibyte."""
+    text = value if isinstance(value, str) else repr(value)
+    return value if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"
 
 
 def _range(knob: Knob) -> str:

@@ -27,13 +27,14 @@ Key = Annotated[str, Path(pattern=KEY_PATTERN, description="Such as a hash.")]
 def list_cache(
     context: InContext, caller: InCaller, namespace: Namespace, limit: Limit = 50, cursor: Cursor = None
 ) -> Page[CacheEntryBody]:
-    """The caller's texts in a namespace, the newest first."""
+    """The caller's texts in a namespace, the newest first. Large texts make pages of fewer items than `limit`."""
     before = None if cursor is None else decode_number(cursor, 0)
     with context.reading() as session:
-        found = rows.page(session, caller.owner, namespace, before=before, limit=limit + 1)
+        found = rows.page(session, caller.owner, namespace, before=before, limit=limit)
         total = rows.count(session, caller.owner, namespace)
-    items = [CacheEntryBody.of(row) for row in found[:limit]]
-    return Page(items=items, next_cursor=str(found[limit - 1].id) if len(found) > limit else None, total=total)
+        more = bool(found) and rows.follows(session, caller.owner, namespace, found[-1].id)
+        items = [CacheEntryBody.of(row) for row in found]
+    return Page(items=items, next_cursor=str(found[-1].id) if more else None, total=total)
 
 
 @router.get("/{key}", name="get_cached")

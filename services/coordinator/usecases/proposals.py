@@ -17,7 +17,7 @@ from services.coordinator.usecases.jobs import visible, visible_task
 from tunesmith.answers.proposals import ProposalBody, ProposalRequest, SourceCurve, SourcePoint, TaskCurvesBody
 from tunesmith.answers.trials import KnobBody
 from tunesmith.errors import DuplicateProposal, ProposalsRefused
-from tunesmith.proposals import MAX_WAITING
+from tunesmith.proposals import MAX_PROPOSED, MAX_WAITING
 from tunesmith.space.knob_names import described
 from tunesmith.space.proposed import NamedSketch, candidate_of
 from tunesmith.types import Candidate
@@ -41,7 +41,7 @@ def propose(
     def work(session: Session) -> list[ProposalBody]:
         job = visible(session, caller, job_id, lock=True)
         task = visible_task(session, caller, job_id, task_id)
-        _check_open(session, job, task, len(request.candidates) if request.measure else 0)
+        _check_open(session, job, task, len(request.candidates))
         bodies = sketches.get(session, task.sketches)
         named = {key: NamedSketch.of(key, bodies[key]) for key in task.sketches if key in bodies}
         given = [
@@ -69,12 +69,15 @@ def _check_open(session: Session, job: Job, task: JobTask, count: int) -> None:
     if waiting + count > MAX_WAITING:
         detail = f"{waiting} proposals of task {task.id} wait already, and {MAX_WAITING} may: wait for some of them"
         raise ProposalsRefused(detail, field="candidates", value=count)
+    if rows.count(session, task.id) + count > MAX_PROPOSED:
+        detail = f"{MAX_PROPOSED} candidates may be proposed for a task in all, and task {task.id} had as many"
+        raise ProposalsRefused(detail, field="candidates", value=count)
 
 
 def _check_new(session: Session, task: JobTask, given: Sequence[Candidate], measure: bool) -> None:
     """Raises DuplicateProposal for a candidate that the task has already, or that the request has twice."""
     known = rows.earlier(session, task.id, {str(each.sketch) for each in given})
-    keys = rows.given_keys(session, task.id, measure=measure)
+    keys = rows.given_keys(session, task.id, {rows.given_key(each) for each in given}, measure=measure)
     known.update(dict.fromkeys(tasks.pending(session, task.id), "a candidate that is being measured"))
     for index, candidate in enumerate(given):
         same = known.get(candidate) or keys.get(rows.given_key(candidate))

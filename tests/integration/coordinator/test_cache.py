@@ -15,6 +15,7 @@ from helion_interface import remote_cache
 from tenants import ADMIN
 
 from db.engine import migrate
+from db.queries import cache_entries
 from tunesmith.client import Client
 from tunesmith.errors import MissingDependency, NotFound
 
@@ -80,6 +81,21 @@ def test_the_oldest_give_way_and_limits_are_named(api: Api) -> None:
         403,
         "forbidden",
     )
+
+
+def test_a_page_of_large_texts_is_short(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    dan, headers = client_of(api, "dan"), tenants.keys(api, "dan")["user"]
+    for number, size in enumerate((60, 50, 60, 200)):
+        dan.put_cached("large", f"k{number}", "x" * size)
+    monkeypatch.setattr(cache_entries, "MAX_PAGE", 120)
+    sizes, cursor = [], None
+    while True:
+        page = api.client.get("/v1/cache/large", params={"cursor": cursor} if cursor else {}, headers=headers).json()
+        sizes.append([len(item["value"]) for item in page["items"]])
+        if (cursor := page["next_cursor"]) is None:
+            break
+    assert sizes == [[200], [60, 50], [60]]
+    assert [len(each.value) for each in dan.list_cached("large")] == [200, 60, 50, 60]
 
 
 def test_helion_finds_what_another_machine_tuned(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from fake_fleet import Folder
 
 from db.engine import migrate
 from db.models import Batch, Round
+from services.coordinator.usecases import proposals
 from tunesmith.errors import InvalidCandidate
 from tunesmith.messages import JudgeProposals
 from tunesmith.states import RoundState
@@ -152,6 +153,21 @@ def test_what_is_wrong_is_refused_by_name_and_nothing_is_taken_in(served: Served
     assert f"trial {trial['id']}" in problem(served.post(known), 409, "duplicate_proposal")["detail"]
     problem(served.api.client.get("/v1/jobs/j1/tasks/999/proposals"), 404, "not_found")
     problem(served.api.client.post("/v1/jobs/j1/tasks/999/proposals", json={"candidates": [good]}), 404, "not_found")
+    assert len(served.listed()) == before
+
+
+def test_what_waits_and_what_there_ever_was_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, other = tiled(served.space(), (8, 2), (16, 2))
+    before = len(served.listed())
+    monkeypatch.setattr(proposals, "MAX_WAITING", 2)  # one waits, from the test above
+    problem(served.post(good, other, measure=False), 409, "proposals_refused")
+    monkeypatch.setattr(proposals, "MAX_WAITING", 256)
+    monkeypatch.setattr(proposals, "MAX_PROPOSED", before + 1)
+    assert "in all" in problem(served.post(good, other, measure=False), 409, "proposals_refused")["detail"]
+    long = {**good, "knobs": {**good["knobs"], "x" * 10_000: 1}}
+    assert len(problem(served.post(long), 422, "unknown_knob")["detail"]) < 1000
+    wide = {**good, "knobs": {**good["knobs"], next(iter(good["knobs"])): [1] * 10_000}}
+    assert len(problem(served.post(wide), 422, "knob_out_of_range")["errors"][0]["value"]) < 300
     assert len(served.listed()) == before
 
 
