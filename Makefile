@@ -26,7 +26,7 @@ COMPILER := $(shell for c in c++ g++ clang++; do command -v "$$c" 2>/dev/null &&
 # What is started over and over is compiled once, also where the surroundings say otherwise.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv tune up test lint clean
+.PHONY: help venv tune up test lint site clean
 .DEFAULT_GOAL := help
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo "make up     keep the stack running at http://127.0.0.1:$(PORT)"
 	@echo "make test   lint, types, layers and the whole test suite"
 	@echo "make lint   ruff, mypy and import-linter only"
+	@echo "make site   the documents as a site in build/site, with every link checked"
 	@echo "make venv   only create $(VENV) with everything the server needs"
 
 $(PY):
@@ -83,6 +84,14 @@ test: venv $(VENV)/.test
 	  wait $$linting || status=1; cat $(VENV)/lint.log; \
 	  $(KEEP_COMPILED) $(ONE_THREAD) $(PY) -m pytest --phase servers --numprocesses 3 $(BY_FILE) || status=1; \
 	  $(KEEP_COMPILED) $(PY) -m pytest --phase alone || status=1; exit $$status
+
+$(VENV)/.site: requirements/docs.txt | $(PY)
+	$(PIP) install --quiet -r requirements/docs.txt
+	@touch $@
+
+# Not with --quiet: MkDocs then counts no warning, and --strict finds nothing wrong.
+site: $(VENV)/.site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --clean
 
 clean:
 	rm -rf $(VENV) build dist

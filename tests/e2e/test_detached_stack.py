@@ -7,7 +7,6 @@ at how the stack came up, the last but one pastes the README's other commands, a
 from __future__ import annotations
 
 import json
-import re
 import socket
 import sqlite3
 import sys
@@ -23,7 +22,7 @@ import pytest
 from coordinator_process import serving
 from detached import Detached
 from onnx import TensorProto, helper
-from pasted import PORT, ROOT, activated, blocks, pasted, thrifty
+from pasted import NOTEBOOK, PORT, ROOT, activated, blocks, pasted, program, thrifty
 from pseudo_terminal import ASCII_BAR, bar_faults, words_of
 from small_nets import Net
 from stack_probe import WORDS, processes
@@ -47,7 +46,6 @@ GEMM = "gemm:64x64x64:float32"
 MAX_UPLOAD_BYTES = 200_000
 NOWHERE = "http://127.0.0.1:9"
 WAIT = 120.0
-GUIDE = ROOT / "docs" / "how-to" / "tune-from-python.md"
 ALWAYS_MOVING = {"audit", "device_times", "devices", "events", "sqlite_sequence"}
 (_, INSTALL), (_, COMMANDS) = blocks("command line")
 UP, _, OTHERS = COMMANDS.partition("\n")
@@ -366,12 +364,13 @@ def test_what_is_pasted_works(stack: Detached, tmp_path: Path, stack_env: dict[s
     assert {json.loads(row)["schema"] for row in (tmp_path / "rest.jsonl").read_text().splitlines()} == {
         "tunesmith.schedule/1"
     }
-    ((_, program),) = blocks("Python")
-    program += "\n".join(re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL))
-    assert " s -> " in pasted(thrifty(program), tmp_path, env, (sys.executable, "-c"))
+    assert " s -> " in pasted(thrifty(program()), tmp_path, env, (sys.executable, "-c"))
     assert (tmp_path / "tuned-in-python" / "compile.py").exists()
     assert {"best.jsonl", "model.so", "summary.json"} < {path.name for path in (tmp_path / "tuned-block").iterdir()}
     assert (tmp_path / "softmax.json").stat().st_size > 1000
+    (tmp_path / NOTEBOOK.name).write_text(thrifty(NOTEBOOK.read_text("utf-8")))
+    pasted(f"jupyter-execute --inplace {NOTEBOOK.name}", tmp_path, env)
+    assert (tmp_path / "tuned-in-a-notebook" / "model.so").exists()
 
 
 def test_down_ends_all_of_a_detached_stack(stack: Detached) -> None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from tunesmith.answers.base import Answer, Body
+from tunesmith.answers.shown import html_table, seconds
 from tunesmith.budget import DEFAULT_TRIALS, MAX_SECONDS, MAX_TRIALS, UNMEASURED
 from tunesmith.dataset.collecting import JobKind
 from tunesmith.measuring.checked import LEAST_DEPENDENCE, CheckState
@@ -193,6 +194,23 @@ class JobBody(JobOptions, JobHead):
     def done(self) -> bool:
         """True when nothing more will happen."""
         return is_final(self.state)
+
+    def _repr_html_(self) -> str:
+        """The job as a notebook shows it."""
+        done, latency = self.progress, self.latency
+        trials = f"{done.trials} of {done.trials_budget}" if done.trials_budget else str(done.trials)
+        rows = [
+            ("job", self.id),
+            ("state", self.state.value),
+            ("target", self.target),
+            ("trials", f"{trials}, {done.failures} failed"),
+            ("untuned", seconds(latency.untuned)),
+            ("now", seconds(latency.current) + (f" ({latency.source})" if latency.current is not None else "")),
+            ("speed-up", "" if latency.speedup is None else f"{latency.speedup:.3g}x"),
+            ("outputs", "" if self.check is None else self.check.state.value.replace("_", " ")),
+            ("error", "" if self.error is None else str(self.error.get("detail", ""))),
+        ]
+        return html_table(self.name or self.model_name, rows)
 
     @property
     def waited_seconds(self) -> float:

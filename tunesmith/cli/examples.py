@@ -14,6 +14,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
         "tunesmith tune m.onnx --precision int8 --calibration m.npz --out out",
     ),
     "best": ("tunesmith best JOB -o best.jsonl", "tunesmith best JOB --format metaschedule -o tuned"),
+    "mcp": ("tunesmith mcp --server lab:8700 --author my-agent",),
     "version": ("tunesmith version --json",),
     "jobs list": ("tunesmith jobs list --state running", "tunesmith jobs list --tag nightly"),
     "jobs show": ("tunesmith jobs show JOB",),

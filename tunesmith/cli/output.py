@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from tunesmith.answers.shown import seconds as seconds
 from tunesmith.errors import TunesmithError
 from tunesmith.measuring.ratio import Verdict
 from tunesmith.terminal import printed
@@ -106,16 +107,6 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], give: str = "",
     for row in rows:
         out.add_row(*(escape(cell) for cell in row))
     return out
-
-
-def seconds(value: float | None) -> str:
-    """A latency with its unit."""
-    if value is None:
-        return "-"
-    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if value >= factor:
-            return f"{value / factor:.3g} {unit}"
-    return f"{value / 1e-9:.3g} ns"
 
 
 def duration(value: float | None) -> str:

@@ -20,6 +20,7 @@ OWN_COMMANDS = {
     "trials": "tunesmith.cli.trials:app",
     "propose": "tunesmith.cli.propose:propose",
     "best": "tunesmith.cli.best:best",
+    "mcp": "tunesmith.cli.agents:mcp",
     "models": "tunesmith.cli.models:app",
     "quantize": "tunesmith.cli.quantize:quantize",
     "keys": "tunesmith.cli.keys:app",

@@ -5,17 +5,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunesmith.answers.analysis import AnalysisBody
 from tunesmith.answers.base import Page
+from tunesmith.answers.curves import CurveBody
 from tunesmith.answers.jobs import TaskBody, TrialBody
 from tunesmith.answers.spaces import SpaceBody
 from tunesmith.answers.trials import ProgramBody, TrialDetailBody
+from tunesmith.client import frames
 from tunesmith.client.transport import Transport
-from tunesmith.client.waiting import sleep
+from tunesmith.client.waiting import in_thread, sleep
 from tunesmith.errors import TunesmithError, from_problem
 from tunesmith.states import is_final
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 
 class Trials:
@@ -52,6 +58,42 @@ class Trials:
     def trial(self, job_id: str, trial_id: int) -> TrialDetailBody:
         """One trial: its knobs by name, and its place in its batch. Raises NotFound."""
         return TrialDetailBody.read(self._transport.get(f"/v1/jobs/{job_id}/trials/{trial_id}"))
+
+    def trials_dataframe(self, job_id: str) -> DataFrame:
+        """Every trial of a job as a ``pandas.DataFrame``, one row a trial, indexed by ``id``, oldest first.
+
+        Columns are the fields of :class:`Trial`. ``latency`` and the times are in seconds, ``latency`` is NaN where a
+        trial failed. In the place of ``interval`` there are ``low`` and ``high``. ``best`` is the lowest latency of the
+        task so far, ``created_at`` in UTC.
+
+        Raises:
+            MissingDependency: without pandas, which the extra ``notebook`` brings.
+            NotFound: no such job.
+        """
+        frames.pandas()
+        found = list(self.trials(job_id))
+        return in_thread(frames.trials_frame, found)
+
+    def plot_trials(self, job_id: str) -> Figure:
+        """Latencies of all trials in their order as a ``matplotlib.figure.Figure``, which notebooks draw.
+
+        Raises:
+            MissingDependency: without matplotlib, which the extra ``notebook`` brings.
+            NotFound: no such job.
+        """
+        figures = frames.figures()
+        return in_thread(figures.trials, job_id, list(self.trials(job_id)))
+
+    def plot_curve(self, job_id: str) -> Figure:
+        """A model's estimated latency against trials as a ``matplotlib.figure.Figure``, which notebooks draw.
+
+        Raises:
+            MissingDependency: without matplotlib, which the extra ``notebook`` brings.
+            NotFound: no such job.
+        """
+        figures = frames.figures()
+        curve = CurveBody.model_validate(self._transport.get(f"/v1/jobs/{job_id}/curve"), extra="ignore")
+        return in_thread(figures.curve, job_id, curve)
 
     def tasks_page(
         self,

@@ -8,17 +8,23 @@ import tempfile
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tunesmith.answers.curves import CurveBody
 from tunesmith.answers.jobs import JobBody
 from tunesmith.answers.models import TensorBody
+from tunesmith.answers.shown import html_table, html_text
 from tunesmith.child_process import run_to_end
+from tunesmith.client.frames import figures
 from tunesmith.errors import MeasurementFailed
 from tunesmith.extras import here
 from tunesmith.full_disk import writing
 from tunesmith.metaschedule import COMPILE_SCRIPT
 from tunesmith.sdk.calling import Calling
 from tunesmith.sdk.library import Library
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DATABASE, LIBRARY = "metaschedule", "model.so"
 COMPILE_SECONDS = 600.0
@@ -43,9 +49,10 @@ class TunedModel:
         inputs: Sequence[TensorBody],
         calling: Calling,
         report: str,
+        curve: CurveBody,
     ) -> None:
         self.job, self.inputs = job, tuple(inputs)
-        self._calling, self._report = calling, report
+        self._calling, self._report, self._curve = calling, report, curve
         self._library: Library | None = None
         own = tempfile.mkdtemp(prefix="tunesmith-tuned-")
         weakref.finalize(self, shutil.rmtree, own, ignore_errors=True)
@@ -73,6 +80,11 @@ class TunedModel:
         took = "not measured" if self.latency is None else f"{self.latency:.3g} s"
         return f"<TunedModel {self.job.name} ({taken}), {took}>"
 
+    def _repr_html_(self) -> str:
+        """The tuned model as a notebook shows it."""
+        inputs = [(each.name, f"{each.dtype}{each.shape}") for each in self.inputs]
+        return html_table(f"tuned {self.job.name}", inputs) + html_text(self._report)
+
     @property
     def latency(self) -> float | None:
         """Seconds of one call, as the job measured it on its device; None where nothing was measured or known."""
@@ -81,6 +93,16 @@ class TunedModel:
     def report(self) -> str:
         """What ``tunesmith tune`` prints: latencies and how sure they are, outputs, schedules, effort."""
         return self._report
+
+    def plot(self) -> Figure:
+        """The model's estimated latency against trials as a ``matplotlib.figure.Figure``, which notebooks draw.
+
+        It is empty for a job of 0 trials.
+
+        Raises:
+            MissingDependency: without matplotlib, which the extra ``notebook`` brings.
+        """
+        return figures().curve(self.job.name, self._curve)
 
     def save(self, folder: str | Path) -> Path:
         """Write what deploys the model: ``best.jsonl``, ``metaschedule/``, ``summary.json``, and ``model.so``.

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tunesmith.answers.curves import CurveBody
 from tunesmith.cli.checks import check_extras, check_target_is_here
 from tunesmith.cli.output import INDENT, lay_out
 from tunesmith.cli.progress import shown
@@ -88,9 +89,10 @@ def tune(
                 summary = summarise(client, job, Path(found.model).name, target, spent)
                 write(client, job, result, summary)
                 taken = client.model(job.model_id).inputs or []
+                curve = CurveBody.model_validate(client.curve(job.id), extra="ignore")
                 text = lay_out(report(summary, None, data if own else None, client.url), INDENT)
             calling = found.calling or ByName(tuple(each.name for each in taken))
-            made = TunedModel(result, job, taken, calling, text)
+            made = TunedModel(result, job, taken, calling, text, curve)
             if here("tvm") and (job.target_json or {}).get("kind") == "llvm":
                 display.phase("compiling")
                 made.compile()

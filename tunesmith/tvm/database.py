@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tunesmith import metaschedule
+from tunesmith.answers.shown import html_table, seconds
 from tunesmith.client import Client
 from tunesmith.errors import InvalidInput, NotFound
 from tunesmith.preparation import Preparation
@@ -54,6 +55,14 @@ class Report:
             if names:
                 lines.append(f"{len(names)} {words}: {', '.join(names)}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The report as a notebook shows it."""
+        found = [(name, seconds(latency)) for name, latency in self.found.items()]
+        others = {"default schedule": self.kept, "no record": self.missing}
+        return html_table(
+            str(self).partition("\n")[0], [*found, *((name, text) for text, names in others.items() for name in names)]
+        )
 
 
 class _Lookup:

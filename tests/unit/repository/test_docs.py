@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ast
 import functools
+import json
 import re
 import shlex
 from pathlib import Path
 from typing import Any
 
+import pasted
 import pytest
 
 from tools import reference, reference_rest
+from tunesmith import budget, cache_limits, model_limits, proposals
 from tunesmith.client import Client
 from tunesmith.errors import catalogue
 from tunesmith.event_kinds import EventKind
@@ -161,6 +164,45 @@ def test_python_in_the_docs_uses_the_sdk_as_it_is() -> None:
                 for node in ast.walk(ast.parse(body)):
                     if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "client":
                         assert hasattr(Client, node.attr), f"{name(page)}: client.{node.attr}"
+
+
+def test_every_python_block_runs_in_a_test() -> None:
+    """By ``test_what_is_pasted_works``, on a stack."""
+    assert {name(page) for page in HAND_WRITTEN if pasted.python_of(name(page))} == set(pasted.PAGES)
+
+
+def test_the_notebook_was_run_and_uses_the_sdk_as_it_is() -> None:
+    cells = [cell for cell in json.loads(pasted.NOTEBOOK.read_text("utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert cells
+    assert all(cell["outputs"] for cell in cells)
+    assert not any(output["output_type"] == "error" for cell in cells for output in cell["outputs"])
+    for node in ast.walk(ast.parse("\n".join("".join(cell["source"]) for cell in cells))):
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "client":
+            assert hasattr(Client, node.attr)
+
+
+def test_limits_are_those_of_the_code() -> None:
+    page = text("docs/reference/limits.md")
+    for limit in (
+        *(model_limits.MAX_NODES, model_limits.MAX_EDGES, model_limits.MAX_ENTRIES, model_limits.MAX_JSON_NODES),
+        *(budget.MAX_TRIALS, cache_limits.MAX_VALUE, proposals.MAX_PROPOSED),
+    ):
+        assert f"{limit:,}" in page
+    for number in (model_limits.MAX_RANK, proposals.MAX_PROPOSALS, proposals.MAX_WAITING):
+        assert f" {number} |" in page
+    assert model_limits.MAX_ELEMENTS == 2**31 - 1
+    assert cache_limits.MAX_PAGE == 2**21
+    assert set(re.findall(r"`(TUNESMITH_\w+)`", page)) <= set(
+        re.findall(r"`(TUNESMITH_\w+)`", text("docs/reference/settings.md"))
+    )
+
+
+def test_words_of_the_glossary_are_in_the_code_where_it_says() -> None:
+    for row in re.findall(r"^\| .* \|$", text("docs/reference/glossary.md"), re.MULTILINE)[1:]:
+        places = re.findall(r"`([\w/]+(?:\.py|/))`", row)
+        assert all((ROOT / place).exists() for place in places), row
+        if found := re.search(r"\| `(\w+)`, `([\w/]+\.py)`", row):
+            assert found[1] in text(found[2]), row
 
 
 def test_every_searcher_is_explained() -> None:

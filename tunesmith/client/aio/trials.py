@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunesmith.answers.analysis import AnalysisBody
 from tunesmith.answers.base import Page
+from tunesmith.answers.curves import CurveBody
 from tunesmith.answers.jobs import TaskBody, TrialBody
 from tunesmith.answers.spaces import SpaceBody
 from tunesmith.answers.trials import ProgramBody, TrialDetailBody
+from tunesmith.client import frames
 from tunesmith.client.aio.transport import Transport
-from tunesmith.client.aio.waiting import sleep
+from tunesmith.client.aio.waiting import in_thread, sleep
 from tunesmith.errors import TunesmithError, from_problem
 from tunesmith.states import is_final
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 
 class Trials:
@@ -51,6 +57,42 @@ class Trials:
     async def trial(self, job_id: str, trial_id: int) -> TrialDetailBody:
         """One trial: its knobs by name, and its place in its batch. Raises NotFound."""
         return TrialDetailBody.read(await self._transport.get(f"/v1/jobs/{job_id}/trials/{trial_id}"))
+
+    async def trials_dataframe(self, job_id: str) -> DataFrame:
+        """Every trial of a job as a ``pandas.DataFrame``, one row a trial, indexed by ``id``, oldest first.
+
+        Columns are the fields of :class:`Trial`. ``latency`` and the times are in seconds, ``latency`` is NaN where a
+        trial failed. In the place of ``interval`` there are ``low`` and ``high``. ``best`` is the lowest latency of the
+        task so far, ``created_at`` in UTC.
+
+        Raises:
+            MissingDependency: without pandas, which the extra ``notebook`` brings.
+            NotFound: no such job.
+        """
+        frames.pandas()
+        found = [trial async for trial in self.trials(job_id)]
+        return await in_thread(frames.trials_frame, found)
+
+    async def plot_trials(self, job_id: str) -> Figure:
+        """Latencies of all trials in their order as a ``matplotlib.figure.Figure``, which notebooks draw.
+
+        Raises:
+            MissingDependency: without matplotlib, which the extra ``notebook`` brings.
+            NotFound: no such job.
+        """
+        figures = frames.figures()
+        return await in_thread(figures.trials, job_id, [trial async for trial in self.trials(job_id)])
+
+    async def plot_curve(self, job_id: str) -> Figure:
+        """A model's estimated latency against trials as a ``matplotlib.figure.Figure``, which notebooks draw.
+
+        Raises:
+            MissingDependency: without matplotlib, which the extra ``notebook`` brings.
+            NotFound: no such job.
+        """
+        figures = frames.figures()
+        curve = CurveBody.model_validate(await self._transport.get(f"/v1/jobs/{job_id}/curve"), extra="ignore")
+        return await in_thread(figures.curve, job_id, curve)
 
     async def tasks_page(
         self,
