@@ -29,7 +29,8 @@ def page(session: Session, owner: str, namespace: str, *, before: int | None, li
     )
     if before is not None:
         query = query.where(CacheEntry.id < before)
-    found, characters = [], 0
+    found: list[int] = []
+    characters = 0
     for key, length in session.execute(query.order_by(CacheEntry.id.desc()).limit(limit)):
         characters += length
         if found and characters > MAX_PAGE:

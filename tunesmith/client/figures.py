@@ -15,7 +15,7 @@ MOST_NAMED = 10
 """Tasks that a legend lists."""
 
 
-class Plot(Figure):  # type: ignore[misc]
+class Plot(Figure):
     """A figure that notebooks draw, whether or not they set up matplotlib."""
 
     def _repr_png_(self) -> bytes:

@@ -82,7 +82,8 @@ class Trials:
             NotFound: no such job.
         """
         figures = frames.figures()
-        return in_thread(figures.trials, job_id, list(self.trials(job_id)))
+        drawn: Figure = in_thread(figures.trials, job_id, list(self.trials(job_id)))
+        return drawn
 
     def plot_curve(self, job_id: str) -> Figure:
         """A model's estimated latency against trials as a ``matplotlib.figure.Figure``, which notebooks draw.
@@ -93,7 +94,8 @@ class Trials:
         """
         figures = frames.figures()
         curve = CurveBody.model_validate(self._transport.get(f"/v1/jobs/{job_id}/curve"), extra="ignore")
-        return in_thread(figures.curve, job_id, curve)
+        drawn: Figure = in_thread(figures.curve, job_id, curve)
+        return drawn
 
     def tasks_page(
         self,

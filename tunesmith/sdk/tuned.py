@@ -102,7 +102,8 @@ class TunedModel:
         Raises:
             MissingDependency: without matplotlib, which the extra ``notebook`` brings.
         """
-        return figures().curve(self.job.name, self._curve)
+        drawn: Figure = figures().curve(self.job.name, self._curve)
+        return drawn
 
     def save(self, folder: str | Path) -> Path:
         """Write what deploys the model: ``best.jsonl``, ``metaschedule/``, ``summary.json``, and ``model.so``.

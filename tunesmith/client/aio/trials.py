@@ -81,7 +81,8 @@ class Trials:
             NotFound: no such job.
         """
         figures = frames.figures()
-        return await in_thread(figures.trials, job_id, [trial async for trial in self.trials(job_id)])
+        drawn: Figure = await in_thread(figures.trials, job_id, [trial async for trial in self.trials(job_id)])
+        return drawn
 
     async def plot_curve(self, job_id: str) -> Figure:
         """A model's estimated latency against trials as a ``matplotlib.figure.Figure``, which notebooks draw.
@@ -92,7 +93,8 @@ class Trials:
         """
         figures = frames.figures()
         curve = CurveBody.model_validate(await self._transport.get(f"/v1/jobs/{job_id}/curve"), extra="ignore")
-        return await in_thread(figures.curve, job_id, curve)
+        drawn: Figure = await in_thread(figures.curve, job_id, curve)
+        return drawn
 
     async def tasks_page(
         self,
