@@ -16,8 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from tunesmith.measure_limits import MeasureLimits as MeasureLimits
 from tunesmith.names import FLOAT32
 from tunesmith.types import DeviceHealth, FailureKind, StopReason
+from tunesmith.worker_logs import LINES_AT_ONCE
+from tunesmith.worker_logs import LogLine as LogLine
 
-VERSION: Final = 8
+VERSION: Final = 9
 """Raise it with each change of a message; a test holds the schemas against the hash that it has for the version."""
 INLINE_LIMIT = 1_000_000
 """Bytes of encoded payload above which it travels as a blob."""
@@ -40,7 +42,7 @@ class Message(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
     task: ClassVar[str]
-    version: Literal[8] = VERSION
+    version: Literal[9] = VERSION
 
 
 class Part(BaseModel):
@@ -378,10 +380,8 @@ class DeviceReport(Message):
     """A measure worker's heartbeat, every few seconds. Queue ``record``."""
 
     task: ClassVar[str] = "tunesmith.record_device"
-    worker: Name
-    """Unique per process life: host, pid and a random part."""
-    name: Name
-    """Stable name of the device: host and key."""
+    worker: Name  # unique per process life: host, pid and a random part
+    name: Name  # stable name of the device: host and key
     host: Name
     device_classes: Annotated[list[DeviceClass], Field(max_length=1024)]
     target: dict[str, Any]
@@ -389,8 +389,7 @@ class DeviceReport(Message):
     simulated: bool = False
     environment: dict[str, Any] = {}
     health: DeviceHealth = DeviceHealth.OK
-    reason: Annotated[str, StringConstraints(max_length=500)] = ""
-    """Why the device is not healthy, for people."""
+    reason: Annotated[str, StringConstraints(max_length=500)] = ""  # why the device is not healthy, for people
     unreadable: Unreadable | None = None
     """Said once: the work goes to another worker, and this one takes no more."""
     calibration: Calibration | None = None
@@ -398,3 +397,4 @@ class DeviceReport(Message):
     """The device class that ``calibration`` is for: a device of many cores is one for each number of them."""
     busy: bool = False
     stopping: bool = False
+    log: Annotated[list[LogLine], Field(max_length=LINES_AT_ONCE)] = []  # what the worker logged since the last one

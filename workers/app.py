@@ -22,6 +22,7 @@ from workers import logs, refusing
 from workers.broker import GuardedTransport, restrict_remote_control
 from workers.core import lost_work, tasks
 from workers.core.ending import Ending
+from workers.log_shipping import LogShipping
 from workers.sandbox.parent_death import die_with_parent
 from workers.settings import MEASURE, Settings
 
@@ -86,6 +87,7 @@ def create_app(settings: Settings) -> Celery:
     refusing.watch()
     if settings.core_queues:
         signals.celeryd_init.connect(lambda **_: _check_schema(settings), weak=False, dispatch_uid="tunesmith.schema")
+    shipping = LogShipping(settings)
     context = _context_factory(settings, _ending())
     _follow_children(settings, context)
     tasks.register(app, settings.core_queues, context)
@@ -94,7 +96,7 @@ def create_app(settings: Settings) -> Celery:
     if settings.measures:
         from workers.measure.tasks import register
 
-        register(app, settings)
+        register(app, settings, shipping)
     return app
 
 

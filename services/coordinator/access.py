@@ -113,6 +113,7 @@ RULES: dict[tuple[str, str], Rule] = {
     ("GET", "/v1/devices/history"): SHARED,
     ("GET", "/v1/workers"): _WORKERS,
     ("POST", "/v1/workers"): _ENROL,
+    ("GET", "/v1/workers/log"): ADMIN,
     ("GET", "/v1/workers/enrolled"): ADMIN,
     ("DELETE", "/v1/workers/enrolled/{worker_id}"): ADMIN,
     ("GET", "/v1/queues"): SHARED,

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tunesmith.messages import CORE_QUEUES, Message
+from tunesmith.broker_users import KEY_PREFIX
+from tunesmith.messages import CORE_QUEUES, LogLine, Message
+from tunesmith.worker_logs import lists
 
 if TYPE_CHECKING:
+    import redis
     from celery import Celery
 
 log = logging.getLogger(__name__)
@@ -53,6 +56,9 @@ class Publisher(Protocol):
     def nodes(self) -> list[Node]:
         """The workers of core queues that answer now."""
 
+    def log(self, name: str) -> list[LogLine] | None:
+        """What is kept of a worker's log (:mod:`tunesmith.worker_logs`), newest line first; None when unknown."""
+
     def ping(self) -> bool:
         """True when the broker answers."""
 
@@ -78,13 +84,14 @@ class CeleryPublisher:
             task_ignore_result=True,
             result_backend=None,
             task_create_missing_queues=True,
+            broker_transport="services.coordinator.reply_channel:ReplyTransport",
             broker_connection_timeout=TIMEOUT,
             broker_connection_retry=False,
             broker_connection_max_retries=0,
             task_publish_retry=False,
             broker_pool_limit=4,
             broker_transport_options={
-                "visibility_timeout": 3600,
+                "ack_emulation": False,  # there is nothing to be restored, and restoring runs scripts
                 "global_keyprefix": "tunesmith:",
                 "socket_timeout": TIMEOUT,
                 "socket_connect_timeout": TIMEOUT,
@@ -94,6 +101,12 @@ class CeleryPublisher:
             },
         )
         return app
+
+    @cached_property
+    def _redis(self) -> redis.Redis:
+        import redis
+
+        return redis.Redis.from_url(self._url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT)
 
     def send(self, message: Message, *, queue: str, task_id: str) -> bool:
         """Send one message to ``queue``."""
@@ -135,6 +148,18 @@ class CeleryPublisher:
             return []
         return [_node(name, told) for answer in answers for name, told in answer.items()]
 
+    def log(self, name: str) -> list[LogLine] | None:
+        """Read a log's lists; what is no line is left out."""
+        try:
+            with self._redis.pipeline(transaction=False) as asked:
+                for key, most in lists(name).items():
+                    asked.lrange(KEY_PREFIX + key, 0, most - 1)
+                texts = [text for found in asked.execute() for text in found]
+        except _away() as error:
+            log.warning("the broker is away, the log %s cannot be read: %s", name, error)
+            return None
+        return sorted(filter(None, map(_line, texts)), key=lambda line: line.at, reverse=True)
+
     def ping(self) -> bool:
         """Ask the broker whether it answers."""
         return self.depths(CORE_QUEUES[:1])[CORE_QUEUES[0]] is not None
@@ -143,6 +168,8 @@ class CeleryPublisher:
         """Close pooled connections."""
         if "_app" in self.__dict__:
             self._app.close()
+        if "_redis" in self.__dict__:
+            self._redis.close()
 
 
 def _node(name: str, told: dict[str, Any]) -> Node:
@@ -151,7 +178,15 @@ def _node(name: str, told: dict[str, Any]) -> Node:
     return Node(name, told.get("version", ""), told.get("host", ""), tuple(queues), tuple(processes))
 
 
+def _line(text: bytes) -> LogLine | None:
+    try:
+        return LogLine.model_validate_json(text)
+    except ValueError:  # another version wrote it otherwise
+        return None
+
+
 def _away() -> tuple[type[Exception], ...]:
+    import redis
     from kombu.exceptions import OperationalError
 
-    return OperationalError, OSError
+    return OperationalError, OSError, redis.ConnectionError, redis.TimeoutError

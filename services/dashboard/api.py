@@ -214,6 +214,10 @@ class Api:
         """Every process that holds work or a device."""
         return self._with(lambda c: c.workers())
 
+    def worker_log(self, worker: str, level: str, text: str | None, limit: int) -> Json:
+        """What a worker logged lately; for operators."""
+        return self._with(lambda c: c.worker_log(worker, level, text, limit).model_dump(mode="json"))
+
     def queues(self) -> list[Json]:
         """Every queue."""
         return self._with(lambda c: c.queues())

@@ -27,6 +27,7 @@ from services.dashboard import (
     submit,
     trial,
     trials,
+    worker,
     workload,
 )
 from services.dashboard.api import Clients
@@ -133,6 +134,10 @@ def _pages(context: Context, clients: Clients) -> None:
     @_page("/devices/{name:path}")
     def device_page(name: str) -> None:
         device.build(context, name)
+
+    @_page("/workers/{name:path}")
+    def worker_page(name: str) -> None:
+        worker.build(context, name)
 
     @_page("/submit")
     def submit_page(like: str = "") -> None:

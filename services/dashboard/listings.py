@@ -108,6 +108,7 @@ def worker_row(worker: Json) -> Json:
     )
     return {
         "name": worker["name"],
+        "link": f"/workers/{quote(worker['name'])}",
         "what": ", ".join([*worker["roles"], *worker["queues"]]),
         "version": _text(worker["version"]),
         "state": state if worker["alive"] else "silent",

@@ -89,6 +89,7 @@ def test_a_job_is_led_in_the_browser_from_its_model_to_its_library(stack, tmp_pa
         killed = browser_job.steer(watched, lambda: kill(stack.data_dir, "coordinator"))
         assert "T.prim_func" in browser_job.open_fastest(watched.page)
         browser_job.download(watched.page, stack.url, job, log)
+        browser_job.read_log(watched.page, stack.url)
     assert len({*killed, *children(stack.data_dir, "coordinator")}) == 2
     check_records(stack.data_dir, job, 24)
     assert run_command_line(["compile", str(model), "--log", str(log), "-o", str(tmp_path / "model.so")]) == 0

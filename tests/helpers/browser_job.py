@@ -60,3 +60,17 @@ def download(page: Page, url: str, job: str, path: Path) -> None:
     with page.expect_download() as started:
         page.get_by_role("link", name="JSON log").click()
     started.value.save_as(path)
+
+
+def read_log(page: Page, url: str) -> None:
+    """From the list of workers to what the one that records results logged, and from there to its warnings."""
+    page.goto(f"{url}/workers")
+    page.get_by_role("link", name=re.compile("^record-")).click(timeout=LONG)
+    lines = card(page, "Log").locator("tbody tr")
+    expect(lines.first).to_contain_text("tunesmith.record_", timeout=LONG)
+    page.get_by_label("Find in the lines").fill("ready.")
+    expect(lines.first).to_contain_text("ready.")
+    page.get_by_role("button", name="Errors").click()
+    expect(card(page, "Log").get_by_text("No lines")).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390

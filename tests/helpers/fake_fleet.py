@@ -27,6 +27,7 @@ from tunesmith.messages import (
     DeviceReport,
     EvaluateModel,
     IngestModel,
+    LogLine,
     MeasureBatch,
     Message,
     PrepareJob,
@@ -67,6 +68,7 @@ class Recorder:
     revoked: list[str] = field(default_factory=list)
     alive: bool = True
     workers: list[Node] = field(default_factory=list)
+    logs: dict[str, list[LogLine]] = field(default_factory=dict)
 
     def send(self, message: Message, *, queue: str, task_id: str) -> bool:
         if self.alive:
@@ -81,6 +83,9 @@ class Recorder:
 
     def nodes(self) -> list[Node]:
         return self.workers if self.alive else []
+
+    def log(self, name: str) -> list[LogLine] | None:
+        return self.logs.get(name, []) if self.alive else None
 
     def ping(self) -> bool:
         return self.alive

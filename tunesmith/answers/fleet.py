@@ -12,6 +12,7 @@ from tunesmith.messages import Calibration
 from tunesmith.states import WorkState
 from tunesmith.types import CacheState, DeviceHealth
 from tunesmith.unmeasured import Source
+from tunesmith.worker_logs import Level
 
 
 class TargetBody(BaseModel):
@@ -88,6 +89,16 @@ class WorkerBody(BaseModel):
     holds: int
     seen_at: dt.datetime | None
     failures: list[WorkerFailureBody] = []
+
+
+class LogLineBody(Answer):
+    """What a worker logged. ``at`` is by its own clock, ``process`` the id of the one that wrote it."""
+
+    at: dt.datetime
+    level: Level
+    logger: str
+    process: int
+    text: str
 
 
 class QueueBody(BaseModel):

@@ -15,7 +15,7 @@ import httpx2
 
 from tunesmith.answers.base import Page
 from tunesmith.answers.events import EventBody
-from tunesmith.answers.fleet import AuditBody, DeviceBody, DeviceTimeBody, KeyBody, NewKeyBody
+from tunesmith.answers.fleet import AuditBody, DeviceBody, DeviceTimeBody, KeyBody, LogLineBody, NewKeyBody
 from tunesmith.answers.models import ModelBody, ModelTaskBody
 from tunesmith.client import events
 from tunesmith.client.cache import Cache
@@ -250,6 +250,13 @@ class Client(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
     def workers(self) -> list[dict[str, Any]]:
         """Every process that holds work or a device."""
         return list(self._transport.items("/v1/workers"))
+
+    def worker_log(
+        self, worker: str, level: str = "debug", text: str | None = None, limit: int = 200
+    ) -> Page[LogLineBody]:
+        """What a worker logged lately, newest line first: from a level on, with ``text`` in it; for operators."""
+        answer = self._transport.get("/v1/workers/log", worker=worker, level=level, q=text, limit=limit)
+        return Page[LogLineBody].read(answer)
 
     def queues(self) -> list[dict[str, Any]]:
         """Every queue: messages, and rows that wait for or are in work."""

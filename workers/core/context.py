@@ -20,6 +20,7 @@ from db.queries.cost_models import TrainedModel
 from tunesmith.resources import process_name
 from workers.core.database_retry import DatabaseRetry
 from workers.core.importing import Importing
+from workers.log_store import LogStore
 from workers.sandbox.lease import HostLease
 from workers.settings import Settings
 
@@ -36,6 +37,7 @@ class Context:
     Attributes:
         sessions, readers: sessions that write, and such as only read.
         importing: boxes for models; what they need starts with the first one.
+        logs: what measure workers log.
         worker: this process's name in claims and events.
         spaces: design spaces by workload, target and sketches: their warmth is most of a proposal's speed.
         cost_models: loaded models by id.
@@ -50,6 +52,7 @@ class Context:
     blobs: BlobStore
     lease: HostLease
     importing: Importing
+    logs: LogStore
     worker: str
     spaces: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(64))
     cost_models: LRUCache[str, CostModel] = field(default_factory=lambda: LRUCache(4))
@@ -95,6 +98,7 @@ def make_context(settings: Settings, patience: DatabaseRetry | None = None) -> C
         blobs=BlobStore(settings.blobs()),
         lease=HostLease(settings.lease_file),
         importing=Importing(settings),
+        logs=LogStore(settings.broker_url.get_secret_value()),
         worker=process_name(socket.gethostname()),
         patience=patience or DatabaseRetry(),
     )

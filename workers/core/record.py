@@ -24,6 +24,7 @@ from tunesmith.measuring.checked import CheckState, judge
 from tunesmith.messages import BatchReport, DeviceReport, EvaluationReport
 from tunesmith.states import JobState, WorkState, is_final
 from tunesmith.types import FailureKind
+from tunesmith.worker_logs import of_device
 from workers.core import acceptance, intake
 from workers.core.context import Context
 from workers.core.intake import Claim
@@ -168,10 +169,13 @@ def device(context: Context, claim: Claim[DeviceReport]) -> None:
     """The task ``tunesmith.record_device``."""
     report, timeout = claim.report, context.settings.device_timeout
 
-    def work_(session: Session) -> None:
-        if acceptance.device(session, claim, timeout):
+    def work_(session: Session) -> bool:
+        believed = acceptance.device(session, claim, timeout)
+        if believed:
             device_reports.store(session, report, timeout, worker_id=claim.worker.id, sequence=claim.sequence)
             if report.unreadable is not None:
                 unreadable.note(session, report.unreadable, report.name, context.settings.max_attempts)
+        return believed
 
-    intake.believing(context, claim, report.name, work_)
+    if intake.believing(context, claim, report.name, work_) and report.log:
+        context.logs.add(of_device(report.name), report.log)

@@ -16,10 +16,17 @@ class Heartbeat:
     Args:
         send: publishes a message.
         compose: the report to send now.
+        unsent: told of a report that could not be sent.
     """
 
-    def __init__(self, send: Send, compose: Callable[[], DeviceReport], interval: float = INTERVAL_SECONDS) -> None:
-        self._send, self._compose = send, compose
+    def __init__(
+        self,
+        send: Send,
+        compose: Callable[[], DeviceReport],
+        unsent: Callable[[DeviceReport], None] = lambda _: None,
+        interval: float = INTERVAL_SECONDS,
+    ) -> None:
+        self._send, self._compose, self._unsent = send, compose, unsent
         self._timer = PeriodicThread(interval, self.beat, "heartbeat")
 
     def start(self) -> None:
@@ -34,4 +41,6 @@ class Heartbeat:
 
     def beat(self) -> None:
         """Report now."""
-        self._send(self._compose())
+        report = self._compose()
+        if not self._send(report):
+            self._unsent(report)

@@ -13,6 +13,7 @@ from kombu.exceptions import OperationalError
 from tunesmith.message_reading import Kind, UnreadableError, read
 from tunesmith.messages import RECORD, EvaluateModel, MeasureBatch, Message
 from tunesmith.signing import Signer, load_signer
+from workers.log_shipping import LogShipping
 from workers.measure.worker import MeasureWorker
 from workers.refusing import WATCHFUL
 from workers.settings import Settings
@@ -27,8 +28,8 @@ class MeasureTasks:
     nothing heavy and stays free to answer pings.
     """
 
-    def __init__(self, app: Celery, settings: Settings) -> None:
-        self._app, self._settings = app, settings
+    def __init__(self, app: Celery, settings: Settings, shipping: LogShipping | None = None) -> None:
+        self._app, self._settings, self._shipping = app, settings, shipping
         self._signer: Signer | None = None
         self._worker: MeasureWorker | None = None
 
@@ -36,7 +37,8 @@ class MeasureTasks:
         """Start the builders and report the device."""
         if self._worker is None:
             self._signer = load_signer(self._settings.data_dir)
-            self._worker = MeasureWorker(self._settings, self.send)
+            channel = self._shipping.channel if self._shipping is not None and not self._settings.core_queues else None
+            self._worker = MeasureWorker(self._settings, self.send, channel=channel)
             self._worker.start()
 
     def begin(self, **_: object) -> None:
@@ -88,9 +90,13 @@ class MeasureTasks:
         return self._worker
 
 
-def register(app: Celery, settings: Settings) -> MeasureTasks:
-    """Bind ``tunesmith.measure`` and ``tunesmith.evaluate``, and the worker's life to its process's."""
-    tasks = MeasureTasks(app, settings)
+def register(app: Celery, settings: Settings, shipping: LogShipping | None = None) -> MeasureTasks:
+    """Bind ``tunesmith.measure`` and ``tunesmith.evaluate``, and the worker's life to its process's.
+
+    Args:
+        shipping: where the worker's log lines wait that its heartbeats are to tell.
+    """
+    tasks = MeasureTasks(app, settings, shipping)
     app.task(tasks.measure, name=MeasureBatch.task, shared=False, Request=WATCHFUL)
     app.task(tasks.evaluate, name=EvaluateModel.task, shared=False, Request=WATCHFUL)
     # Not weak: the signals are what keeps the bound methods alive.

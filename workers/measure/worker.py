@@ -30,6 +30,7 @@ from tunesmith.messages import (
 )
 from tunesmith.targets import slug
 from tunesmith.types import CacheState, DeviceHealth, Environment, FailureKind
+from workers.log_lines import LogChannel
 from workers.measure import plausibility, rough
 from workers.measure.batches import BatchMeasurement, Tools
 from workers.measure.blobs import PayloadCache
@@ -73,15 +74,21 @@ class MeasureWorker:
         send: publishes a message to the queue ``record``.
         runner: the device; by default what the settings say.
         builder: what the processes of the pool host; by default TVM's.
+        channel: log lines that heartbeats tell; none by default.
 
     Attributes:
         builders: that pool.
     """
 
     def __init__(
-        self, settings: Settings, send: Send, runner: Runner | None = None, builder: Actor | None = None
+        self,
+        settings: Settings,
+        send: Send,
+        runner: Runner | None = None,
+        builder: Actor | None = None,
+        channel: LogChannel | None = None,
     ) -> None:
-        self._send, self._settings = send, settings
+        self._send, self._settings, self._channel = send, settings, channel
         sweep(Path(tempfile.gettempdir()))
         self.builders = Pool(builder or make_builder(settings), visible_cores())
         # One question per process: all of them are warm before the first batch comes.
@@ -110,7 +117,7 @@ class MeasureWorker:
         self._closed = threading.Event()
         self._cannot_read = ""
         self._unsaid: Unreadable | None = None
-        self._heartbeat = Heartbeat(send, self.device_report)
+        self._heartbeat = Heartbeat(send, self.device_report, self._unsent)
 
     def start(self) -> None:
         """Say that the device is there."""
@@ -153,7 +160,14 @@ class MeasureWorker:
             unreadable=unsaid,
             calibration=calibration,
             calibrated=self._calibrator.calibrated,
+            log=self._channel.take() if self._channel is not None else [],
         )
+
+    def _unsent(self, report: DeviceReport) -> None:
+        """What is said once is said with the next heartbeat."""
+        self._unsaid = self._unsaid or report.unreadable
+        if self._channel is not None:
+            self._channel.put_back(report.log)
 
     def environment(self, batch: MeasureBatch | None = None) -> dict[str, Any]:
         """Fingerprint of where measurements are taken, and with ``batch`` of how."""

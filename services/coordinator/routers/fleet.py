@@ -93,6 +93,7 @@ def device_history(
 
 _WORKERS = "Workers that serve a device, that answer at the broker, or that hold work."
 router.get("/workers", name="list_workers", description=_WORKERS)(workers.page)
+router.get("/workers/log", name="worker_log")(workers.log)
 
 
 @router.get("/queues")

@@ -1,18 +1,24 @@
-"""Workers: who is there, idle or not, and what they broke on lately."""
+"""Workers: who is there, idle or not, what they broke on lately, and what they log."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
+from typing import Annotated
+
+from fastapi import Query
 
 from db import clock
 from db.models import Device
 from db.queries import devices, fleet, worker_failures
 from services.coordinator.auth import InCaller
 from services.coordinator.broker import Node
-from services.coordinator.context import InContext
+from services.coordinator.context import Context, InContext
 from tunesmith.answers.base import Page
-from tunesmith.answers.fleet import WorkerBody, WorkerFailureBody
+from tunesmith.answers.fleet import LogLineBody, WorkerBody, WorkerFailureBody
+from tunesmith.errors import NotFound, Unavailable
 from tunesmith.messages import measure_queue
+from tunesmith.worker_logs import KEPT_LINES, LEVELS, Level, of_device, of_node
 
 SHOWN_FAILURES = 5
 """Newest failures of each worker."""
@@ -45,6 +51,40 @@ def page(context: InContext, caller: InCaller) -> Page[WorkerBody]:
             del told["worker"]
             owner.failures.append(WorkerFailureBody(**told))
     return Page(items=found, total=len(found))
+
+
+def log(
+    context: InContext,
+    caller: InCaller,
+    worker: Annotated[str, Query(max_length=300, description="A worker's name, as in the list of workers.")],
+    level: Annotated[Level, Query(description="The lowest level.")] = "debug",
+    find: Annotated[str | None, Query(alias="q", max_length=200, description="Part of a line.")] = None,
+    limit: Annotated[int, Query(ge=1, le=sum(KEPT_LINES.values()), description="Lines.")] = 200,
+) -> Page[LogLineBody]:
+    """What a worker logged lately, newest line first; ``total`` counts the lines that are kept.
+
+    The worker's host hides secrets, but lines may name jobs, models and files.
+    """
+    caller.require("operator")
+    lines = context.publisher.log(_log_name(context, worker))
+    if lines is None:
+        raise Unavailable("the broker does not answer, and it keeps the logs: try again soon")
+    lowest, part = LEVELS.index(level), (find or "").casefold()
+    found = [
+        line for line in lines if LEVELS.index(line.level) >= lowest and part in f"{line.logger} {line.text}".casefold()
+    ]
+    items = [LogLineBody.of(line, at=dt.datetime.fromtimestamp(line.at, dt.timezone.utc)) for line in found[:limit]]
+    return Page(items=items, total=len(found))
+
+
+def _log_name(context: Context, worker: str) -> str:
+    """Raises NotFound."""
+    with context.reading() as session:
+        device = next((row.name for row in fleet.devices(session) if row.worker == worker), None)
+    name = of_device(device) if device is not None else of_node(worker)
+    if name is None:
+        raise NotFound(f"there is no worker {worker}, or it keeps no log", field="worker", value=worker)
+    return name
 
 
 def _measuring(row: Device, alive: bool, holds: int) -> WorkerBody:

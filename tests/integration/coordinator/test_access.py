@@ -73,6 +73,7 @@ def example(method: str, path: str, it: Owned) -> Call:
         ("GET", "/v1/costmodels"): Call(query={"limit": "200"}),
         ("POST", "/v1/costmodels/train"): Call(202, json={"target": TARGET}),
         ("GET", "/v1/jobs/{job_id}/events"): Call(query={"limit": "200"}),
+        ("GET", "/v1/workers/log"): Call(query={"worker": "search-7@host"}),
         ("GET", "/v1/devices/history"): Call(query={"device": "nobody"}),
     }
     if (method, path) in calls:

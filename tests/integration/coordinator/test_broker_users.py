@@ -24,6 +24,8 @@ from tunesmith.errors import InvalidInput
 from tunesmith.messages import CORE_QUEUES, RECORD, BatchReport, DeviceReport, MeasureBatch, measure_queue
 from tunesmith.signing import ensure_key
 from tunesmith.targets import Target
+from tunesmith.worker_logs import KEPT_LINES, KEPT_LOGS, KEPT_SECONDS, LogLine
+from workers.log_store import LogStore
 
 pytestmark = pytest.mark.servers
 CLASS = "llvm-confined-1"
@@ -177,7 +179,7 @@ def test_a_measure_worker_with_these_rights_does_its_work(
 
         return wait_for(alive_and_reached, what, 120.0)
 
-    reached(reported(server, DeviceReport), "the device's report")
+    reached(lambda: any(told["log"] for told in reported(server, DeviceReport)()), "the device's report and its log")
     batch = Gemm.make(Target({"kind": "llvm", "num-cores": 1}), 1).batch(7)
     publisher.revoke(["another"])
     broker = f"redis://tester:only-for-tests@{address(url_of(CORE, server))}"
@@ -190,6 +192,28 @@ def test_a_measure_worker_with_these_rights_does_its_work(
     assert worker.wait(timeout=30) == 0
     assert [entry for entry in server.acl_log() if entry["username"] in (READS.name, REPORTS.name)] == []
     assert sorted(key.decode() for key in server.keys("*") if b"binding" not in key) == [PREFIX + RECORD]
+    publisher.close()
+
+
+def test_logs_at_the_broker_stay_small(server: redis.Redis) -> None:
+    store, publisher = LogStore(url_of(CORE, server)), CeleryPublisher(url_of(CORE, server))
+    line = LogLine(at=1.0, level="info", logger="here", process=1, text="0")
+    most = sum(KEPT_LINES.values())
+    lines = [line.model_copy(update={"at": float(i), "text": str(i)}) for i in range(2 * most)]
+    warning = line.model_copy(update={"level": "warning", "text": "careful"})
+    assert store.add("first", [warning])
+    assert store.add("first", lines)
+    found = publisher.log("first")
+    assert len(found) == KEPT_LINES["told"] + 1, "what is told all the time pushes no warning out"
+    assert [found[0].text, found[-1].text] == [str(2 * most - 1), "careful"]
+    server.lpush(f"{PREFIX}log.told.first", "no line")
+    assert len(publisher.log("first")) == len(found) - 1, "it is in the place of the oldest line"
+    assert all(0 < server.ttl(key) <= KEPT_SECONDS for key in server.keys(f"{PREFIX}log*"))
+    for number in range(KEPT_LOGS):
+        assert store.add(f"more {number}", [line])
+    assert publisher.log("first") == []
+    assert len(server.keys(f"{PREFIX}log*")) == KEPT_LOGS + 1
+    server.flushall()
     publisher.close()
 
 

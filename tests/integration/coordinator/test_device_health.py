@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from api_driver import GEMM, Api
-from fake_fleet import TARGET, Folder
+from api_driver import GEMM, Api, problem
+from fake_fleet import TARGET, WORKER, Folder
 
 from db.models import Device, Round
 from db.queries import devices, event_log
 from db.transactions import device_reports
 from tunesmith.messages import Calibration, DeviceReport
 from tunesmith.types import DeviceHealth
+from tunesmith.worker_logs import LogLine
 
 pytestmark = pytest.mark.parallel
 
@@ -85,6 +86,27 @@ def test_changes_of_health_are_events(api: Api) -> None:
         {"name": "host-cpu", "from": "ok", "to": "quarantined", "drift": 1.7},
         {"name": "host-cpu", "from": "quarantined", "to": "ok", "drift": 1.0},
     ]
+
+
+def test_operators_read_what_workers_log(api: Api) -> None:
+    api.fleet.register_device("desk")
+    line = LogLine(at=1.0, level="info", logger="of.it", process=7, text="Begun")
+    worse = line.model_copy(update={"at": 2.0, "level": "error", "text": "<b>broke</b>"})
+    api.broker.logs = {"device.desk": [worse, line], "core.search@h": [line]}
+
+    def log(worker: str, **wanted: str | int) -> list[str]:
+        page = api.client.get("/v1/workers/log", params={"worker": worker, **wanted}).json()
+        return [each["text"] for each in page["items"]]
+
+    assert log(WORKER) == ["<b>broke</b>", "Begun"]
+    assert log(WORKER, level="warning") == ["<b>broke</b>"]
+    assert log(WORKER, q="begUN") == log("search-3@h") == ["Begun"]
+    assert log(WORKER, q="OF.IT", limit=1) == ["<b>broke</b>"]
+    assert log("search-4@another") == []
+    problem(api.client.get("/v1/workers/log", params={"worker": "desk"}), 404, "not_found")
+    problem(api.client.get("/v1/workers/log", params={"worker": WORKER, "level": "loud"}), 422, "invalid_input")
+    api.broker.alive = False
+    problem(api.client.get("/v1/workers/log", params={"worker": WORKER}), 503, "unavailable")
 
 
 def test_a_job_waits_while_its_device_is_in_quarantine(api: Api) -> None:

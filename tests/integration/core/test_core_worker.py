@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import core_flow
 import psutil
@@ -18,6 +19,7 @@ import sqlalchemy as sa
 from process_probe import gone
 from redis_process import address, redis_server
 from sealed import Sealed
+from stack_probe import wait_for
 from worker_process import worker_process
 
 from db.models import Batch, CostModelRow, Job, JobTask, Model, Round
@@ -39,6 +41,7 @@ from tunesmith.messages import (
     TrainCostModel,
 )
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
+from tunesmith.worker_logs import of_node
 from workers.core.context import Context
 
 pytestmark = pytest.mark.servers
@@ -102,7 +105,7 @@ def until(context: Context, worker: subprocess.Popen, reached: Callable[..., boo
 
 
 @pytest.mark.parametrize("database_url", [pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True)
-def test_the_core_tasks_in_a_worker(context: Context, worker: subprocess.Popen, send) -> None:
+def test_the_core_tasks_in_a_worker(context: Context, worker: subprocess.Popen, send, broker: str) -> None:
     core_flow.add_operator(context)
     core_flow.enrol(context)
     for _ in range(2):  # every message twice: the second one does nothing
@@ -138,8 +141,26 @@ def test_the_core_tasks_in_a_worker(context: Context, worker: subprocess.Popen, 
     send(TrainCostModel(cost_model_id=model.id, attempt=1), TRAIN)
     until(context, worker, lambda s: s.get(CostModelRow, model.id).state is WorkState.DONE)
     assert_children_share_what_they_load(worker)
+    assert_operators_see_it(broker)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(timeout=30) == 0
+
+
+def assert_operators_see_it(broker: str) -> None:
+    """By the user of Redis that a coordinator has: who it is, idle as it is, and what it logged."""
+    publisher = CeleryPublisher(broker)
+    (node,) = wait_for(publisher.nodes, "the worker's answer", WITHIN)
+    assert (set(node.queues), len(node.processes)) == (set(CORE_QUEUES), 1)
+    name = of_node(node.name)
+    assert name is not None
+    trained = f"Task {TrainCostModel.task}"
+    wait_for(
+        lambda: any(trained in line.text for line in publisher.log(name) or []), "the line of the last task", WITHIN
+    )
+    lines = publisher.log(name)
+    assert {line.process for line in lines} > set(node.processes), "its parent's lines are there, too"
+    assert not any(urlsplit(broker).password in line.text for line in lines)
+    publisher.close()
 
 
 def assert_children_share_what_they_load(worker: subprocess.Popen) -> None:

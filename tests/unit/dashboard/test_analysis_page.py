@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.dashboard import analysis, analysis_charts, device, listings
+from services.dashboard import analysis, analysis_charts, device, listings, worker
 
 KNOBS = [
     {"name": "loop_0[1]", "about": "factors", "importance": 0.6},
@@ -52,9 +52,20 @@ def test_a_device_is_drawn_over_time() -> None:
 
 
 def test_a_worker_is_idle_or_works_and_says_what_it_broke_on() -> None:
-    worker = {"name": "search@h", "roles": ["core"], "queues": ["search"], "version": "", "alive": True, "holds": 0}
-    row = listings.worker_row({**worker, "seen_at": None, "failures": []})
+    idle = {"name": "search@h", "roles": ["core"], "queues": ["search"], "version": "", "alive": True, "holds": 0}
+    row = listings.worker_row({**idle, "seen_at": None, "failures": []})
     assert (row["state"], row["version"], row["failed"], row["what"]) == ("idle", "–", "–", "core, search")
+    assert row["link"] == "/workers/search%40h"
     failures = [{"kind": "round", "row": "7", "problem": {"detail": "it broke"}}] * 2
-    row = listings.worker_row({**worker, "holds": 2, "seen_at": None, "version": "0.1.0", "failures": failures})
+    row = listings.worker_row({**idle, "holds": 2, "seen_at": None, "version": "0.1.0", "failures": failures})
     assert (row["state"], row["failed"]) == ("working", "Round 7: it broke (and 1 before)")
+
+
+def test_lines_of_a_log_say_when_how_bad_and_from_where() -> None:
+    line = {"at": "2026-01-01T00:00:00Z", "level": "error", "logger": "tunesmith.x", "process": 7, "text": "<b>\nno"}
+    first, second = worker.line_rows([line, {**line, "level": "info"}])
+    assert (first["colour"], second["colour"]) == ("bad", "idle")
+    assert (first["source"], first["text"]) == ("tunesmith.x (7)", "<b>\nno")
+    failures = [{"kind": "round", "row": "7", "problem": {"title": "No"}, "created_at": "2026-01-01T00:00:00Z"}]
+    (row,) = worker.failure_rows(failures)
+    assert (row["what"], row["why"]) == ("Round 7", "No")

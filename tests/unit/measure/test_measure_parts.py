@@ -177,6 +177,15 @@ def test_presence_reports_while_it_lives_and_says_goodbye() -> None:
     assert not sent[-1].busy
 
 
+def test_a_heartbeat_that_could_not_be_sent_gives_back_what_is_said_once() -> None:
+    report = DeviceReport(worker="w", name="n", host="h", device_classes=[], target={}, cores=1)
+    answers, returned = [False, True], []
+    heartbeat = Heartbeat(lambda _: answers.pop(0), lambda: report, returned.append)
+    heartbeat.beat()
+    heartbeat.beat()
+    assert returned == [report]
+
+
 def test_host_serves_one_to_all_of_its_cores() -> None:
     made = identify(Settings(device_key="desk"), HOST)
     assert made.classes == tuple(f"llvm-znver4-{n}" for n in (1, 2, 3, 4))

@@ -22,6 +22,7 @@ SCHEMAS = {
     6: "cc34af11fc22b332",
     7: "7b8d428040bcbbda",
     8: "caa9d2f7edb66f91",
+    9: "03c7788033942437",
 }
 """Hash of all schemas by version. A change of a message needs a new version and a new line here; lines of versions that
 were released never change."""
