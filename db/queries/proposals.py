@@ -126,13 +126,18 @@ def of_set(session: Session, set_id: int) -> Sequence[Proposal]:
 
 
 def earlier(
-    session: Session, task_id: int, sketches: Collection[str], not_set: int | None = None
+    session: Session,
+    task_id: int,
+    sketches: Collection[str],
+    not_set: int | None = None,
+    among: Collection[Candidate] | None = None,
 ) -> dict[Candidate, str]:
     """Candidates that a task had already, and what each is in words: measured ones, and those proposed from outside.
 
     Args:
         sketches: only candidates of these.
         not_set: leaves out a set.
+        among: only these of the measured ones, of which there may be a hundred thousand.
     """
     found: dict[Candidate, str] = {}
     proposed = sa.select(Proposal.id, Proposal.sketch_hash, Proposal.decisions).where(
@@ -142,7 +147,7 @@ def earlier(
         proposed = proposed.where(Proposal.set_id != not_set, Proposal.valid.is_(True))
     for key, sketch, decisions in session.execute(proposed):
         found[Candidate.from_json([sketch, decisions])] = f"proposal {key}"
-    found.update((candidate, f"trial {key}") for candidate, key in measured(session, task_id, sketches).items())
+    found.update((candidate, f"trial {key}") for candidate, key in measured(session, task_id, sketches, among).items())
     return found
 
 
@@ -170,9 +175,13 @@ def trials_by_source(session: Session, task_id: int) -> list[tuple[str | None, f
     return list(session.execute(query).all())
 
 
-def measured(session: Session, task_id: int, sketches: Collection[str]) -> dict[Candidate, int]:
-    """Ids of a task's trials by candidate, those of some sketches."""
+def measured(
+    session: Session, task_id: int, sketches: Collection[str], among: Collection[Candidate] | None = None
+) -> dict[Candidate, int]:
+    """Ids of a task's trials by candidate, those of some sketches, and of them ``among``, if that is given."""
     query = sa.select(Record.id, Record.sketch_hash, Record.decisions).where(
         Record.job_task_id == task_id, Record.sketch_hash.in_(sketches)
     )
+    if among is not None:
+        query = query.where(sa.or_(sa.false(), *(Record.decisions == each.to_json()[1] for each in among)))
     return {Candidate.from_json([sketch, decisions]): key for key, sketch, decisions in session.execute(query)}

@@ -184,7 +184,8 @@ def _proposed(
     waiting = proposals.waiting(session, subject.task_id)
     if not waiting:
         return [], {}
-    trials = proposals.measured(session, subject.task_id, {str(each.candidate.sketch) for each in waiting})
+    given = [each.candidate for each in waiting]
+    trials = proposals.measured(session, subject.task_id, {str(each.sketch) for each in given}, given)
     overtaken = {}
     for each in waiting:
         trial = trials.get(each.candidate)

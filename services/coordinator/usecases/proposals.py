@@ -76,7 +76,7 @@ def _check_open(session: Session, job: Job, task: JobTask, count: int) -> None:
 
 def _check_new(session: Session, task: JobTask, given: Sequence[Candidate], measure: bool) -> None:
     """Raises DuplicateProposal for a candidate that the task has already, or that the request has twice."""
-    known = rows.earlier(session, task.id, {str(each.sketch) for each in given})
+    known = rows.earlier(session, task.id, {str(each.sketch) for each in given}, among=given)
     keys = rows.given_keys(session, task.id, {rows.given_key(each) for each in given}, measure=measure)
     known.update(dict.fromkeys(tasks.pending(session, task.id), "a candidate that is being measured"))
     for index, candidate in enumerate(given):

@@ -9,7 +9,7 @@ from threads import at_once
 
 from db.engine import Sessions
 from db.models import Batch, CostModelRow, Job, JobTask, Model, ModelTask, Record, Round, Schedule, TargetRow
-from db.queries import champions, cost_models, event_log, failures, jobs, models, records, sketches, tasks
+from db.queries import champions, cost_models, event_log, failures, jobs, models, proposals, records, sketches, tasks
 from db.transactions import job_plan, results, training, transitions
 from db.transactions.champions import promote
 from tunesmith.messages import Confirmation, ModelWeights, WireResult
@@ -104,6 +104,19 @@ def test_results_that_come_twice_count_once(sessions: Sessions, batch_id: int) -
         assert session.scalar(sa.select(sa.func.count()).select_from(Record)) == 4
         assert session.scalar(sa.select(Record.latency).where(Record.index == 1)) == 3.0
     assert task_of(sessions).trials == 3
+
+
+def test_trials_are_found_by_their_candidates(sessions: Sessions, batch_id: int) -> None:
+    assert apply(sessions, batch_id, *(ok(number, 1.0 + number) for number in range(4))).finished
+    task = task_of(sessions).id
+    with sessions() as session:
+        stored = proposals.measured(session, task, {*session.scalars(sa.select(Record.sketch_hash))} - {None})
+        assert len(stored) == 3
+        one, *others = stored
+        assert proposals.measured(session, task, {str(one.sketch)}, [one]) == {one: stored[one]}
+        unknown = Candidate(one.sketch, (*one.decisions, 7))
+        assert proposals.measured(session, task, {str(one.sketch)}, [unknown, others[0]]).keys() == {others[0]}
+        assert proposals.measured(session, task, {str(one.sketch)}, []) == {}
 
 
 def test_doubled_reports_at_once_count_once(sessions: Sessions, batch_id: int) -> None:
