@@ -25,7 +25,11 @@ class CostModels:
         return Page[CostModelBody].read(self._transport.get("/v1/costmodels", job=job, limit=limit, cursor=cursor))
 
     def cost_model(self, model_id: str) -> CostModelBody:
-        """One cost model: its lineage and its metrics."""
+        """One cost model: its lineage and its metrics.
+
+        Raises:
+            NotFound: no such cost model.
+        """
         return CostModelBody.read(self._transport.get(f"/v1/costmodels/{model_id}"))
 
     def train_cost_model(self, target: str, *, precision: str = DEFAULT_PRECISION) -> CostModelBody:

@@ -106,7 +106,11 @@ class Dataset:
             return self.import_records(archive)
 
     def record_import(self, import_id: str) -> RecordImportBody:
-        """One import of records."""
+        """One import of records: its state, and how many were taken and refused.
+
+        Raises:
+            NotFound: no such import, or it is somebody else's.
+        """
         return RecordImportBody.read(self._transport.get(f"/v1/records/imports/{import_id}"))
 
     def wait_import(self, import_id: str, timeout: float = 3600.0, poll: float = 0.5) -> RecordImportBody:
@@ -138,7 +142,11 @@ class Dataset:
         return Page[WorkloadBody].read(answer)
 
     def workload(self, workload: str) -> WorkloadDetail:
-        """One tensor program, with its records by target and precision and its best schedules."""
+        """One tensor program, with its records by target and precision and its best schedules (seconds).
+
+        Raises:
+            NotFound: no such workload.
+        """
         return WorkloadDetail.read(self._transport.get(f"/v1/workloads/{workload}"))
 
     def best_of_workload(self, workload: str, target: str | None = None) -> WorkloadBest:

@@ -133,7 +133,11 @@ class AsyncClient(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
         return Page[ModelBody].read(await self._transport.get("/v1/models", limit=limit, cursor=cursor))
 
     async def model(self, model_id: str) -> ModelBody:
-        """One model."""
+        """One model; ``error`` is a problem object where it was rejected.
+
+        Raises:
+            NotFound: no such model, or it is somebody else's.
+        """
         return ModelBody.read(await self._transport.get(f"/v1/models/{model_id}"))
 
     async def wait_model(self, model_id: str, timeout: float = 600.0, poll: float = 0.2) -> ModelBody:
@@ -153,11 +157,20 @@ class AsyncClient(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
         return model
 
     async def model_tasks(self, model_id: str) -> list[ModelTaskBody]:
-        """The tasks that a model was split into."""
+        """The tasks that a model was split into, with their weights and FLOPs.
+
+        Raises:
+            NotFound: no such model, or it is somebody else's.
+        """
         return [ModelTaskBody.read(item) async for item in self._transport.items(f"/v1/models/{model_id}/tasks")]
 
     async def delete_model(self, model_id: str) -> None:
-        """Delete a model. Raises Conflict while jobs use it."""
+        """Delete a model.
+
+        Raises:
+            NotFound: no such model, or it is somebody else's.
+            Conflict: jobs use it.
+        """
         await self._transport.request("DELETE", f"/v1/models/{model_id}")
 
     # Keys, for operators
@@ -167,32 +180,59 @@ class AsyncClient(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
         return [KeyBody.read(item) async for item in self._transport.items("/v1/keys")]
 
     async def create_key(self, owner: str, scopes: Sequence[str] = ("user",)) -> NewKeyBody:
-        """Make a key; its secret is in this answer only."""
+        """Make a key; its secret is in this answer only. For operators.
+
+        Args:
+            owner: whose it is.
+            scopes: some of ``viewer``, ``user``, ``operator``, ``worker``, ``monitor``; see the page on access.
+        """
         body = {"owner": owner, "scopes": list(scopes)}
         return NewKeyBody.read(await self._transport.call("POST", "/v1/keys", json=body))
 
     async def revoke_key(self, key_id: str) -> None:
-        """Revoke a key. Raises Conflict for the last one of an operator."""
+        """Revoke a key. For operators.
+
+        Raises:
+            NotFound: no such key.
+            Conflict: it is the last one of an operator.
+        """
         await self._transport.request("DELETE", f"/v1/keys/{key_id}")
 
     async def audit(self, owner: str | None = None, limit: int = 50, cursor: str | None = None) -> Page[AuditBody]:
-        """Who did what, newest first."""
+        """Who did what, newest first; for operators."""
         answer = await self._transport.get("/v1/audit", owner=owner, limit=limit, cursor=cursor)
         return Page[AuditBody].read(answer)
 
     # Events
 
     async def events(self, job_id: str, after: int = 0, limit: int = 200) -> list[EventBody]:
-        """Events with an id above ``after``, oldest first."""
+        """Events of a job with an id above ``after``, oldest first, ``limit`` of them at most.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+        """
         return await events.page(self._transport, job_id, after, limit)
 
     async def newest_events(self, job_id: str, limit: int = 200, cursor: str | None = None) -> Page[EventBody]:
-        """Events, newest first."""
+        """Events of a job, newest first.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+        """
         answer = await self._transport.get(f"/v1/jobs/{job_id}/events", sort="-id", limit=limit, cursor=cursor)
         return Page[EventBody].read(answer)
 
     async def follow(self, job_id: str, after: int = 0) -> AsyncIterator[EventBody]:
-        """Events as they happen, until the job has ended. Survives broken connections."""
+        """Events as they happen, until the job has ended. Survives broken connections.
+
+        Args:
+            job_id: which job.
+            after: id of the last event that is known.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+            ServerUnreachable: the server stays away for half a minute.
+        """
         async for event in events.follow(self._transport, job_id, after):
             if event is not None:
                 after = event.id
@@ -205,25 +245,43 @@ class AsyncClient(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
     # Results
 
     async def best(self, job_id: str) -> list[dict[str, Any]]:
-        """The best schedules, one object per task (the JSON log's lines)."""
+        """The best schedules, one object per task: the lines of the JSON log, whose latencies are in seconds.
+
+        Raises:
+            NotFound: no such job, or it has no schedule yet.
+        """
         response = await self._transport.request("GET", f"/v1/jobs/{job_id}/best", params={"format": "jsonl"})
         return [json.loads(line) for line in response.text.splitlines() if line.strip()]
 
     @asynccontextmanager
     async def stream_best(self, job_id: str, form: str = "jsonl") -> AsyncIterator[AsyncIterator[bytes]]:
-        """The best schedules as they arrive: ``jsonl``, or ``metaschedule`` for the zip."""
+        """The best schedules as they arrive: ``jsonl``, or ``metaschedule`` for the zip.
+
+        Raises:
+            NotFound: no such job.
+        """
         async with self._transport.stream(f"/v1/jobs/{job_id}/best", format=form) as response:
             yield response.aiter_bytes()
 
     async def download_best(self, job_id: str, path: str | Path) -> Path:
-        """Write the JSON log to ``path``."""
+        """Write the JSON log of the best schedules to ``path``.
+
+        Raises:
+            NotFound: no such job.
+            DiskFull: there is no room.
+        """
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         await self._transport.download(f"/v1/jobs/{job_id}/best", path, format="jsonl")
         return path
 
     async def download_metaschedule(self, job_id: str, folder: str | Path) -> Path:
-        """Write a MetaSchedule database with what compiles it to ``folder``."""
+        """Write a MetaSchedule database with what compiles it to ``folder``, which is made when missing.
+
+        Raises:
+            NotFound: no such job.
+            DiskFull: there is no room.
+        """
         folder = Path(folder)
         fresh = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
@@ -242,11 +300,16 @@ class AsyncClient(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
     # Fleet
 
     async def devices(self) -> list[DeviceBody]:
-        """Every known device."""
+        """Every known device, with its calibration (FLOP/s, bytes a second) and health."""
         return [DeviceBody.read(item) async for item in self._transport.items("/v1/devices")]
 
     async def device_history(self, device: str, hours: int = 24) -> list[DeviceTimeBody]:
-        """Noise, drift, health and use of a device, in steps of ten minutes, oldest first."""
+        """Noise, drift, health and use of a device, in steps of ten minutes, oldest first.
+
+        Args:
+            device: name of the device.
+            hours: how far back, 336 at most.
+        """
         page = await self._transport.get("/v1/devices/history", device=device, hours=hours)
         return [DeviceTimeBody.read(item) for item in page["items"]]
 
@@ -279,11 +342,34 @@ class AsyncClient(Jobs, Dataset, CostModels, Trials, Proposals, Cache):
         return [item async for item in self._transport.items("/v1/workers/enrolled")]
 
     async def revoke_worker(self, worker_id: str, *, results: bool = False) -> dict[str, Any]:
-        """Believe a measure worker no longer, and with ``results`` nothing that it ever reported; what changed."""
+        """Believe a measure worker no longer. For operators.
+
+        Args:
+            worker_id: which one.
+            results: nothing that it ever reported is believed, either.
+
+        Returns:
+            How much was changed.
+
+        Raises:
+            NotFound: no such worker.
+        """
         path = f"/v1/workers/enrolled/{worker_id}"
         return dict(await self._transport.call("DELETE", path, params={"results": results}))
 
     async def revoke_champion(self, workload: str, target: str, reason: str = "") -> dict[str, Any]:
-        """Believe the champion of a workload on a target no longer; what changed."""
+        """Believe the champion of a workload on a target no longer. For operators.
+
+        Args:
+            workload: hash of the program.
+            target: hash of the target.
+            reason: for people.
+
+        Returns:
+            How much was changed.
+
+        Raises:
+            NotFound: it has none.
+        """
         path, body = f"/v1/workloads/{workload}/revoke", {"target": target, "reason": reason}
         return dict(await self._transport.call("POST", path, json=body))

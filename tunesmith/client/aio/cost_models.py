@@ -28,7 +28,11 @@ class CostModels:
         )
 
     async def cost_model(self, model_id: str) -> CostModelBody:
-        """One cost model: its lineage and its metrics."""
+        """One cost model: its lineage and its metrics.
+
+        Raises:
+            NotFound: no such cost model.
+        """
         return CostModelBody.read(await self._transport.get(f"/v1/costmodels/{model_id}"))
 
     async def train_cost_model(self, target: str, *, precision: str = DEFAULT_PRECISION) -> CostModelBody:

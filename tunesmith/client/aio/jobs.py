@@ -115,19 +115,39 @@ class Jobs:
         return job
 
     async def cancel(self, job_id: str) -> JobBody:
-        """Cancel a job; its measurements are kept."""
+        """Cancel a job; its measurements are kept.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+            Conflict: it has succeeded or failed already.
+        """
         return await self._act(job_id, "cancel")
 
     async def pause(self, job_id: str) -> JobBody:
-        """Open no more rounds."""
+        """Open no more rounds of a job until it is resumed.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+            IllegalTransition: it is over.
+        """
         return await self._act(job_id, "pause")
 
     async def resume(self, job_id: str) -> JobBody:
-        """Resume a paused job."""
+        """Resume a paused job; one that runs goes on.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+            Conflict: it is over.
+        """
         return await self._act(job_id, "resume")
 
     async def delete_job(self, job_id: str) -> None:
-        """Remove a job that is over; its records stay. Raises Conflict before."""
+        """Remove a job that is over; its records stay.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+            Conflict: it is not over.
+        """
         await self._transport.request("DELETE", f"/v1/jobs/{job_id}")
 
     async def update(
@@ -155,31 +175,63 @@ class Jobs:
         return JobBody.read(await self._transport.call("PATCH", f"/v1/jobs/{job_id}", json=body))
 
     async def tasks(self, job_id: str) -> list[TaskBody]:
-        """A job's tasks."""
+        """A job's tasks, in their order in the model; latencies are in seconds.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+        """
         return [TaskBody.read(item) async for item in self._transport.items(f"/v1/jobs/{job_id}/tasks")]
 
     async def curve(self, job_id: str) -> dict[str, Any]:
-        """Best-so-far, down-sampled by the server."""
+        """Best-so-far, down-sampled by the server.
+
+        Returns:
+            ``untuned`` in seconds, and ``points`` of ``trials``, ``seconds`` since the start and ``latency`` in
+            seconds, as the estimate from the job's tasks.
+        """
         return dict(await self._transport.get(f"/v1/jobs/{job_id}/curve"))
 
     async def roofline(self, job_id: str) -> RooflineBody:
-        """How fast a job's model can run at best on its device."""
+        """The seconds that no schedule of a job's tasks can be below on its device; null before that was calibrated.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+        """
         return RooflineBody.read(await self._transport.get(f"/v1/jobs/{job_id}/roofline"))
 
     async def forecast(self, job_id: str) -> ForecastBody:
-        """What a job is expected to come to."""
+        """What a job is expected to come to, in seconds, with an interval.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+        """
         return ForecastBody.read(await self._transport.get(f"/v1/jobs/{job_id}/forecast"))
 
     async def failures(self, job_id: str) -> list[FailureBody]:
-        """How many of a job's candidates failed, by class."""
+        """How many of a job's candidates failed, by class, and what the newest of them said.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+        """
         return [FailureBody.read(item) async for item in self._transport.items(f"/v1/jobs/{job_id}/failures")]
 
     def rounds(self, job_id: str) -> AsyncIterator[dict[str, Any]]:
-        """A job's rounds, oldest first."""
+        """A job's rounds, oldest first, fetched page by page; latencies are in seconds.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+        """
         return self._transport.items(f"/v1/jobs/{job_id}/rounds", limit=200)
 
     async def decisions(self, job_id: str, newest: int) -> list[dict[str, Any]]:
-        """Why the newest of a job's rounds were chosen, newest first; 200 at most."""
+        """Why the newest of a job's rounds were chosen, newest first.
+
+        Args:
+            newest: how many, 200 at most.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+        """
         page = await self._transport.get(f"/v1/jobs/{job_id}/decisions", sort="-number", limit=newest)
         return list(page["items"])
 

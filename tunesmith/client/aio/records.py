@@ -107,7 +107,11 @@ class Dataset:
             return await self.import_records(archive)
 
     async def record_import(self, import_id: str) -> RecordImportBody:
-        """One import of records."""
+        """One import of records: its state, and how many were taken and refused.
+
+        Raises:
+            NotFound: no such import, or it is somebody else's.
+        """
         return RecordImportBody.read(await self._transport.get(f"/v1/records/imports/{import_id}"))
 
     async def wait_import(self, import_id: str, timeout: float = 3600.0, poll: float = 0.5) -> RecordImportBody:
@@ -141,7 +145,11 @@ class Dataset:
         return Page[WorkloadBody].read(answer)
 
     async def workload(self, workload: str) -> WorkloadDetail:
-        """One tensor program, with its records by target and precision and its best schedules."""
+        """One tensor program, with its records by target and precision and its best schedules (seconds).
+
+        Raises:
+            NotFound: no such workload.
+        """
         return WorkloadDetail.read(await self._transport.get(f"/v1/workloads/{workload}"))
 
     async def best_of_workload(self, workload: str, target: str | None = None) -> WorkloadBest:

@@ -29,7 +29,11 @@ class Trials:
     _transport: Transport
 
     def trials(self, job_id: str) -> AsyncIterator[dict[str, Any]]:
-        """Every candidate that a job measured, oldest first, fetched page by page."""
+        """Every candidate that a job measured, oldest first, fetched page by page; latencies are in seconds.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+        """
         return self._transport.items(f"/v1/jobs/{job_id}/trials", limit=200)
 
     async def trials_page(
