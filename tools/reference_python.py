@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
 
+from tunesmith.answers.base import Answer
+
 Table = Callable[[list[str], list[list[str]]], str]
 HEADS = ("Args", "Attributes", "Returns", "Raises")
 COLUMN = {"Args": "argument", "Attributes": "attribute", "Raises": "error"}
@@ -151,8 +153,28 @@ def client_page(mark: str, table: Table) -> str:
             "`async with`.\n",
             *tables(found, table),
             *page({f"tunesmith.client.{name}": getattr(client, name) for name in names}, table),
+            "## Answers\n",
+            "What methods return: frozen objects with fields as in REST. Latencies and durations are in seconds, times "
+            "in UTC. Notebooks show a `Job` as a table.\n",
+            *answers({name: getattr(client, name) for name in client.__all__}, table),
         ]
     )
+
+
+def answers(names: dict[str, Any], table: Table) -> Iterator[str]:
+    """The part of the page for each answer: its text, and its fields with their types."""
+    for name, documented in names.items():
+        if not (inspect.isclass(documented) and issubclass(documented, Answer)):
+            continue
+        yield f"### `{name}`\n"
+        yield f"{_plain(inspect.getdoc(documented) or '')}\n"
+        types = {
+            key: kind for base in reversed(documented.__mro__) for key, kind in inspect.get_annotations(base).items()
+        }
+        rows = [
+            [f"`{key}`", f"`{types[key]}`", field.description or ""] for key, field in documented.model_fields.items()
+        ]
+        yield table(["field", "type", ""], rows)
 
 
 def _iterates(member: Any) -> bool:
