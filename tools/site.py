@@ -19,7 +19,8 @@ BESIDE = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHA
 DECISIONS = "decisions/README.md"
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 SECTION = re.compile(r"^\*\*(\w[\w-]*(?: guides)?)s?\*\*", re.MULTILINE)
-CODE = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"(^```.*?^```|`[^`\n]*\]\([^`\n]*`)", re.MULTILINE | re.DOTALL)
+"""Code in which something may look like a link."""
 
 
 def on_config(config: Any) -> Any:
