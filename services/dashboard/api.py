@@ -177,6 +177,10 @@ class Api:
         """The newest models."""
         return self._with(lambda c: [model.model_dump(mode="json") for model in c.models(limit=limit).items])
 
+    def models_page(self, limit: int, cursor: str | None) -> Json:
+        """Models, newest first."""
+        return self._with(lambda c: c.models(limit=limit, cursor=cursor).model_dump(mode="json"))
+
     def model(self, model_id: str) -> Json:
         """One model."""
         return self._with(lambda c: c.model(model_id).model_dump(mode="json"))
@@ -206,9 +210,13 @@ class Api:
 
         return self._with(work)
 
-    def cost_models(self, limit: int, cursor: str | None) -> Json:
-        """Cost models, newest first."""
-        return self._with(lambda c: c.cost_models(limit=limit, cursor=cursor).model_dump(mode="json"))
+    def cost_models(self, limit: int, cursor: str | None, job: str | None = None) -> Json:
+        """Cost models, of a job or of all, newest first."""
+        return self._with(lambda c: c.cost_models(job=job, limit=limit, cursor=cursor).model_dump(mode="json"))
+
+    def cost_model(self, key: str) -> Json:
+        """One cost model."""
+        return self._with(lambda c: c.cost_model(key).model_dump(mode="json"))
 
     def workers(self) -> list[Json]:
         """Every process that holds work or a device."""

@@ -17,6 +17,7 @@ from nicegui.client import templates
 from services.dashboard import (
     analysis,
     compare,
+    cost_model,
     device,
     downloads,
     job,
@@ -130,6 +131,10 @@ def _pages(context: Context, clients: Clients) -> None:
     @_page("/records/{key}")
     def workload_page(key: str) -> None:
         workload.build(context, key)
+
+    @_page("/costmodels/{key}")
+    def cost_model_page(key: str) -> None:
+        cost_model.build(context, key)
 
     @_page("/devices/{name:path}")
     def device_page(name: str) -> None:

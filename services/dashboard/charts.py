@@ -99,6 +99,7 @@ def several(curves: dict[str, list[dict[str, Any]]], axis: str) -> dict[str, Any
     """Options of a chart with the best-so-far curve of several jobs, by the legend's name of each."""
     options = best_so_far([], axis, (), log=True, others=curves)
     options["series"] = options["series"][2:]
+    options["grid"] = {**options["grid"], "top": 64}  # the axis has its name between the legend and the lines
     for line, colour in zip(options["series"], SERIES, strict=False):
         line["lineStyle"]["color"] = line["itemStyle"]["color"] = colour
     return options

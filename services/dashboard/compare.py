@@ -12,10 +12,12 @@ from services.dashboard.chart import Chart
 from services.dashboard.charts import CHOICES, several
 from services.dashboard.context import Context, keep_fresh
 from services.dashboard.overview import ACTIVE, model_name, target_text
-from services.dashboard.parts import Banner, words
+from services.dashboard.parts import Banner, empty, words
 from services.dashboard.theme import frame
 
 MAX_JOBS = 6
+MAX_NAME = 36
+"""Characters of a name in legends and heads of columns."""
 FACTS = (
     ("State", lambda job: words(job["state"])),
     ("Model", model_name),
@@ -42,7 +44,9 @@ def job_ids(text: str) -> list[str]:
 def title(job: Json) -> str:
     """What the chart's legend calls a job; ids tell jobs of one name apart."""
     invented = ", simulated" if job.get("simulated") else ""
-    return f"{job.get('name') or model_name(job) or 'job'} ({job['id'][-6:]}{invented})"
+    name = job.get("name") or model_name(job) or "job"
+    short = name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
+    return f"{short} ({job['id'][-6:]}{invented})"
 
 
 def columns(jobs: list[Json]) -> list[dict[str, Any]]:
@@ -67,6 +71,7 @@ def build(context: Context, jobs: str) -> None:
                 ui.label("Best latency so far").classes("ts-head").props("role=heading aria-level=2")
                 axis = ui.toggle(CHOICES, value="trials")
                 axis.props("no-caps dense unelevated aria-label='Horizontal axis'")
+            nothing = empty("show_chart", "Nothing to draw", "A curve starts once each task of its job has a latency.")
             chart = Chart("Best latency so far of each job", 360).mark("curves")
         with ui.element("section").classes("ts-card"):
             table = ui.table(columns=columns([]), rows=[], row_key="fact", pagination={"rowsPerPage": 0})
@@ -75,6 +80,8 @@ def build(context: Context, jobs: str) -> None:
 
     def draw() -> None:
         chart.draw(several(drawn, axis.value))
+        nothing.set_visibility(not any(drawn.values()))
+        chart.set_visibility(any(drawn.values()))
 
     async def refresh() -> float:
         found, curves = await visitor.call(lambda api: _load(api, ids))

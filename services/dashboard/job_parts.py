@@ -27,7 +27,7 @@ COLUMNS = [
 CELLS = {
     "name": """<div class="ts-wide"><a :href="props.row.link">{{ props.row.name }}</a>
       <span v-if="props.row.note" class="ts-soft"> · {{ props.row.note }}</span>
-      <a v-if="props.row.trials" :href="props.row.analysis" class="ts-soft">analysis</a></div>""",
+      <a v-if="props.row.trials" :href="props.row.analysis" class="ts-soft px-2">analysis</a></div>""",
     "best": "<b>{{ props.row.best_text }}</b>",
     "speedup": "{{ props.row.speedup_text }}",
     "rate": "{{ props.row.rate_text }}",

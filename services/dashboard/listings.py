@@ -38,6 +38,26 @@ def workload_row(workload: Json) -> Json:
     }
 
 
+def _models_of_users(api: Api, find: str | None, cursor: str | None) -> Rows:
+    page = api.models_page(PAGE, cursor)
+    return Rows([model_row(each) for each in page["items"]], page["next_cursor"], page["total"])
+
+
+def model_row(model: Json) -> Json:
+    """A line of the list of models; why one was rejected, or what its preparation lacks."""
+    why = (model["error"] or {}).get("detail") or model["note"]
+    return {
+        "name": model["name"],
+        "id": model["id"],
+        "source": model["source"],
+        "state": words(model["state"]) + (f": {why}" if why else ""),
+        "tasks": fmt.count(model["tasks"]),
+        "size": fmt.count(model["size"]) if model["size"] else fmt.NOTHING,
+        "owner": _text(model["owner"]),
+        "made": fmt.when(model["created_at"]),
+    }
+
+
 def _models(api: Api, find: str | None, cursor: str | None) -> Rows:
     page = api.cost_models(PAGE, cursor)
     return Rows([cost_model_row(each) for each in page["items"]], page["next_cursor"], page["total"])
@@ -48,7 +68,7 @@ def cost_model_row(model: Json) -> Json:
     metrics = {name: value for name, value in (model["metrics"] or {}).items() if isinstance(value, (int, float))}
     return {
         "id": model["id"],
-        "link": f"/jobs/{model['job_id']}" if model["job_id"] else "",
+        "link": f"/costmodels/{model['id']}",
         "kind": model["kind"],
         "of": model["job_id"] or model["target"][:12],
         "number": str(model["number"]),
@@ -149,6 +169,22 @@ def _audit(api: Api, find: str | None, cursor: str | None) -> Rows:
 
 
 LISTINGS = (
+    Listing(
+        "/models",
+        "Models",
+        (
+            ("name", "Model"),
+            ("id", "Id"),
+            ("source", "Source"),
+            ("state", "State"),
+            ("tasks", ">Tasks"),
+            ("size", ">Bytes"),
+            ("owner", "Owner"),
+            ("made", ">Made"),
+        ),
+        _models_of_users,
+        "No model was uploaded, and no operator submitted.",
+    ),
     Listing(
         "/records",
         "Records",

@@ -31,9 +31,9 @@ COLUMNS = [
 
 CELLS = {
     "state": """<span :class="'ts-badge ts-' + props.row.colour">{{ props.row.state_text }}</span>""",
-    "name": """<a :href="'/jobs/' + encodeURIComponent(props.row.id)">{{ props.row.name }}</a>
+    "name": """<div class="ts-wide"><a :href="'/jobs/' + encodeURIComponent(props.row.id)">{{ props.row.name }}</a>
       <div class="ts-soft">{{ props.row.model }}</div>
-      <span v-for="tag in props.row.tags" class="ts-badge ts-idle">{{ tag }}</span>""",
+      <span v-for="tag in props.row.tags" class="ts-badge ts-idle">{{ tag }}</span></div>""",
     "target": """<div style="max-width:220px; white-space:normal">{{ props.row.target }}
       <div v-if="props.row.waiting" class="ts-soft">waiting for {{ props.row.waiting }}</div></div>""",
     "reference": """{{ props.row.reference_text }}

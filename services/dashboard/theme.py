@@ -32,6 +32,7 @@ COLOURS = {
 
 PAGES = {
     "Jobs": "/",
+    "Models": "/models",
     "Records": "/records",
     "Cost models": "/costmodels",
     "Devices": "/devices",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.dashboard import analysis, analysis_charts, device, listings, worker
+from services.dashboard import analysis, analysis_charts, compare, cost_model, device, listings, worker
 
 KNOBS = [
     {"name": "loop_0[1]", "about": "factors", "importance": 0.6},
@@ -69,3 +69,29 @@ def test_lines_of_a_log_say_when_how_bad_and_from_where() -> None:
     failures = [{"kind": "round", "row": "7", "problem": {"title": "No"}, "created_at": "2026-01-01T00:00:00Z"}]
     (row,) = worker.failure_rows(failures)
     assert (row["what"], row["why"]) == ("Round 7", "No")
+
+
+def test_versions_of_a_cost_model_are_of_one_job_or_target_and_have_a_line_for_each_metric() -> None:
+    first = {"id": "a", "kind": "xgboost", "job_id": "j", "target": "t", "precision": "float32", "number": 1}
+    first |= {"state": "done", "trained_on": 64, "trained_through": 70, "simulated": False, "error": None}
+    first |= {"created_at": "2026-01-01T00:00:00Z", "metrics": {"pair_accuracy": 0.7, "text": "x"}}
+    second = {**first, "id": "b", "number": 2, "metrics": {"pair_accuracy": 0.8, "rmse": 0.1}, "trained_through": 140}
+    failed = {**first, "id": "c", "number": 3, "metrics": None, "error": {"detail": "no memory"}, "trained_through": 0}
+    other = {**first, "id": "d", "job_id": None}
+    versions = cost_model.family(first, [failed, second, other])
+    assert [each["id"] for each in versions] == ["a", "b", "c"]
+    assert cost_model.family(other, [{**other, "id": "e", "target": "u"}]) == [other]
+    rows = cost_model.version_rows(versions, "a")
+    assert [(row["number"], row["link"]) for row in rows[1:]] == [("2", "/costmodels/b"), ("1 (this one)", "")]
+    assert (rows[0]["metrics"], rows[0]["through"]) == ("no memory", "–")
+    drawn = cost_model.over_versions(versions)
+    assert [line["data"] for line in drawn["series"]] == [[0.7, 0.8, None], [None, 0.1, None]]
+    assert drawn["xAxis"]["data"] == ["1", "2", "3"]
+
+
+def test_a_model_says_why_it_was_rejected_and_a_long_name_is_cut() -> None:
+    model = {"id": "m", "name": "n", "source": "onnx", "tasks": 0, "size": 0, "owner": "", "note": None}
+    model |= {"state": "rejected", "error": {"detail": "no model"}, "created_at": "2026-01-01T00:00:00Z"}
+    row = listings.model_row(model)
+    assert (row["state"], row["owner"], row["size"]) == ("Rejected: no model", "–", "–")
+    assert compare.title({"id": "j-0123456789", "name": "x" * 100}) == f"{'x' * 35}… (456789)"
