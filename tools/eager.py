@@ -1,15 +1,16 @@
 """``tunesmith.tune`` against PyTorch in eager mode: ``python -m tools.eager [--time SECONDS] [NAME ...]``.
 
-Three networks with random weights, a module of TVM and a single function are tuned one after another on one embedded
-stack. Then calls of the tuned model and of PyTorch take turns in this process, a second each, and the medians are
-compared. The exit status is 1 if outputs differ, if a model is not faster than PyTorch, or if it took longer than 90 s;
-the last lines say which.
+Three networks with random weights, a module of TVM and three functions (a product, one that goes on with it, a norm)
+are tuned one after another on one embedded stack. Then calls of the tuned model and of PyTorch take turns in this
+process, a second each, and the medians are compared. The exit status is 1 if outputs differ, if a model is not faster
+than PyTorch, or if it took longer than 90 s; the last lines say which.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import os
 import statistics
 import sys
@@ -30,6 +31,7 @@ LONGEST = 90.0
 """Seconds that a user waits for a model at most, from the call of ``tunesmith.tune`` to a function."""
 TOLERANCE = 1e-3
 """Largest difference of outputs, as a part of the largest output."""
+NORM_EPSILON = 1e-6
 
 
 class Residual(nn.Module):
@@ -105,21 +107,68 @@ def as_function(_: Any, inputs: tuple[Tensor, ...]) -> Any:
     """A product as a PrimFunc."""
     from tvm import te
 
+    operands, product = _product(inputs)
+    return te.create_prim_func([*operands, product])
+
+
+def as_fused_function(_: Any, inputs: tuple[Tensor, ...]) -> Any:
+    """A product, a bias and GELU as one PrimFunc."""
+    from tvm import te, tirx
+
+    operands, product = _product(inputs[:2])
+    bias = te.placeholder(product.shape[1:], name="bias")
+    whole = te.compute(product.shape, lambda i, j: product[i, j] + bias[j], name="biased")
+
+    def gelu(i: Any, j: Any) -> Any:
+        return whole[i, j] * 0.5 * (1.0 + tirx.erf(whole[i, j] * math.sqrt(0.5)))
+
+    return te.create_prim_func([*operands, bias, te.compute(product.shape, gelu, name="gelu")])
+
+
+def as_norm_function(_: Any, inputs: tuple[Tensor, ...]) -> Any:
+    """A root mean square norm (Zhang and Sennrich, 2019) as a PrimFunc."""
+    from tvm import te, tirx
+
+    rows, width = inputs[0].shape
+    x, scale = te.placeholder((rows, width), name="x"), te.placeholder((width,), name="scale")
+    at = te.reduce_axis((0, width), name="at")
+    squares = te.compute((rows,), lambda i: te.sum(x[i, at] * x[i, at], axis=at), name="squares")
+    of_row = te.compute((rows,), lambda i: tirx.rsqrt(squares[i] / float(width) + NORM_EPSILON), name="of_row")
+    return te.create_prim_func([x, scale, te.compute(x.shape, lambda i, j: x[i, j] * of_row[i] * scale[j], name="y")])
+
+
+def _product(inputs: tuple[Tensor, ...]) -> tuple[list[Any], Any]:
+    """Its operands, and the product, as tensors of TVM."""
+    from tvm import te
+
     (m, k), n = inputs[0].shape, inputs[1].shape[1]
     a, b, at = te.placeholder((m, k), name="a"), te.placeholder((k, n), name="b"), te.reduce_axis((0, k), name="k")
-    return te.create_prim_func([a, b, te.compute((m, n), lambda i, j: te.sum(a[i, at] * b[at, j], axis=at), name="c")])
+    return [a, b], te.compute((m, n), lambda i, j: te.sum(a[i, at] * b[at, j], axis=at), name="c")
+
+
+def biased_gelu(a: Tensor, b: Tensor, bias: Tensor) -> Tensor:
+    """What ``as_fused_function`` computes."""
+    return torch.nn.functional.gelu(torch.addmm(bias, a, b))
+
+
+def norm(x: Tensor, scale: Tensor) -> Tensor:
+    """What ``as_norm_function`` computes."""
+    return torch.nn.functional.rms_norm(x, x.shape[1:], scale, NORM_EPSILON)
 
 
 def cases() -> dict[str, Case]:
     """By name."""
     torch.manual_seed(0)
     image, rows = torch.randn(1, 3, 224, 224), torch.randn(128, 1024)
+    square, other = torch.randn(512, 512), torch.randn(512, 512)
     return {
         "residual": Case(residual_network().eval(), (image,)),
         "transformer": Case(Transformer().eval(), (image,)),
         "perceptron": Case(perceptron().eval(), (rows,)),
         "irmodule": Case(Residual(64, 64, 1).eval(), (torch.randn(1, 64, 56, 56),), as_module),
-        "primfunc": Case(torch.mm, (torch.randn(512, 512), torch.randn(512, 512)), as_function),
+        "primfunc": Case(torch.mm, (square, other), as_function),
+        "fused": Case(biased_gelu, (square, other, torch.randn(512)), as_fused_function),
+        "norm": Case(norm, (rows, torch.randn(1024)), as_norm_function),
     }
 
 

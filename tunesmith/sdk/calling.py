@@ -36,6 +36,8 @@ class ByName:
 
     def tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """See :class:`Calling`."""
+        if not kwargs and len(args) == len(self.names):
+            return list(args)
         given = {**dict(zip(self.names, args, strict=False)), **kwargs}
         problem = self._problem(len(args), kwargs)
         if problem:

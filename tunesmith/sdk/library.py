@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,6 @@ import numpy as np
 from tunesmith.answers.models import TensorBody
 from tunesmith.errors import InvalidInput, MissingDependency, TargetUnavailable
 from tunesmith.host import cpu_features
-from tunesmith.sdk.sources import is_a
 from tunesmith.targets import Target
 
 THREADS = "TVM_NUM_THREADS"
@@ -50,40 +50,60 @@ class Library:
         _check_cpu(tvm, target)
         os.environ.setdefault(THREADS, str(min(int(target.get("num-cores", 1)), len(os.sched_getaffinity(0)))))
         machine = relax.VirtualMachine(tvm.runtime.load_module(str(path)), tvm.cpu())
-        self._main, self._tensor, self._lend = machine["main"], tvm.runtime.tensor, tvm.runtime.from_dlpack
-        self._inputs, self._lock = tuple(inputs), threading.Lock()
+        self._main, self._tensor = machine["main"], tvm.runtime.tensor
+        self._inputs, self._lock = tuple(map(_Input, inputs)), threading.Lock()
 
     def run(self, tensors: Sequence[Any]) -> list[Any]:
         """The outputs for inputs in order: PyTorch's tensors if any input is one, else NumPy's arrays.
 
+        TVM takes and returns PyTorch's tensors itself: after a kernel that filled the caches with its data, a step in
+        Python costs several times what it seems to.
+
         Raises:
             InvalidInput: one has another shape or type than the model takes.
         """
-        given = [self._taken(spec, tensor) for spec, tensor in zip(self._inputs, tensors, strict=True)]
+        kind, lent, given = getattr(sys.modules.get("torch"), "Tensor", None), False, []
+        for own, value in zip(self._inputs, tensors, strict=True):
+            if kind is not None and isinstance(value, kind):
+                given.append(own.lent(value))
+                lent = True
+            else:
+                given.append(self._tensor(own.array(value)))
         with self._lock:
             made = self._main(*given)
         outputs = [made] if hasattr(made, "numpy") else list(made)
-        if any(is_a(each, "torch", "Tensor") for each in tensors):
-            import torch
+        return outputs if lent else [each.numpy() for each in outputs]
 
-            return [torch.from_dlpack(each) for each in outputs]
-        return [each.numpy() for each in outputs]
 
-    def _taken(self, spec: TensorBody, value: Any) -> Any:
-        """TVM's tensor: PyTorch's memory where that is aligned, otherwise a copy."""
-        if is_a(value, "torch", "Tensor"):
-            _check(spec, str(value.dtype).removeprefix("torch."), tuple(value.shape))
-            if value.device.type != "cpu":
-                raise InvalidInput(
-                    f"input {spec.name!r} is on {value.device}, and the model runs on the CPU: call .cpu() on it",
-                    field="inputs",
-                    value=spec.name,
-                )
-            value = value.detach().contiguous()
-            return self._lend(value if value.data_ptr() % ALIGNMENT == 0 else value.clone())
+class _Input:
+    """What a model takes in one place."""
+
+    def __init__(self, spec: TensorBody) -> None:
+        self._spec, self._shape = spec, tuple(spec.shape)
+        self._dtype: Any = None  # PyTorch's, known once a tensor of it came
+
+    def array(self, value: Any) -> Any:
+        """An array as TVM may copy it."""
         array = np.asarray(value)
-        _check(spec, array.dtype.name, array.shape)
-        return self._tensor(np.ascontiguousarray(array).reshape(array.shape))
+        _check(self._spec, array.dtype.name, array.shape)
+        return np.ascontiguousarray(array).reshape(array.shape)
+
+    def lent(self, value: Any) -> Any:
+        """One of PyTorch's tensors as TVM may read it: a copy if it does not lie as kernels expect."""
+        if value.dtype is not self._dtype or value.shape != self._shape:
+            _check(self._spec, str(value.dtype).removeprefix("torch."), tuple(value.shape))
+            self._dtype = value.dtype
+        if not value.is_cpu:
+            raise InvalidInput(
+                f"input {self._spec.name!r} is on {value.device}, and the model runs on the CPU: call .cpu() on it",
+                field="inputs",
+                value=self._spec.name,
+            )
+        if value.requires_grad:
+            value = value.detach()
+        if not value.is_contiguous() or value.is_neg():
+            value = value.contiguous().resolve_neg()
+        return value if value.data_ptr() % ALIGNMENT == 0 else value.clone()
 
 
 def _check(spec: TensorBody, kind: str, shape: tuple[int, ...]) -> None:
