@@ -138,7 +138,7 @@ def as_norm_function(_: Any, inputs: tuple[Tensor, ...]) -> Any:
 
 
 def _product(inputs: tuple[Tensor, ...]) -> tuple[list[Any], Any]:
-    """Its operands, and the product, as tensors of TVM."""
+    """Operands of a product, and the product, as tensors of TVM."""
     from tvm import te
 
     (m, k), n = inputs[0].shape, inputs[1].shape[1]
