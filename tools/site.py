@@ -19,8 +19,8 @@ BESIDE = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHA
 DECISIONS = "decisions/README.md"
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 SECTION = re.compile(r"^\*\*(\w[\w-]*(?: guides)?)s?\*\*", re.MULTILINE)
-CODE = re.compile(r"(^```.*?^```|`[^`\n]*\]\([^`\n]*`)", re.MULTILINE | re.DOTALL)
-"""Code in which something may look like a link."""
+CODE_OR_LINK = re.compile(rf"^```.*?^```|`[^`\n]*`|{LINK.pattern}", re.MULTILINE | re.DOTALL)
+"""What begins first: a link may have code in its words, and code may look like a link."""
 
 
 def on_config(config: Any) -> Any:
@@ -64,15 +64,14 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     def moved(found: re.Match[str]) -> str:
         words, path, anchor = found[1], found[2], found[3] or ""
-        if not path or "://" in path:
+        if not path or "://" in path:  # code, an anchor of the page, or an address
             return found[0]
         there = _moved(source, path)
         if there is None:
             return words
         return f"[{words}]({posixpath.relpath(there, posixpath.dirname(source) or '.')}{anchor})"
 
-    parts = CODE.split(markdown)
-    return "".join(part if place % 2 else LINK.sub(moved, part) for place, part in enumerate(parts))
+    return CODE_OR_LINK.sub(moved, markdown)
 
 
 def _moved(source: str, link: str) -> str | None:

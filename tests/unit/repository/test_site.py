@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from pathlib import Path
 
 from tools import site
@@ -24,8 +23,7 @@ def test_links_of_pages_lead_to_pages_of_the_site() -> None:
     texts = {path: (DOCS / path).read_text("utf-8") for path in WRITTEN if path.endswith(".md")} | dict(site.pages())
     there, dead = WRITTEN | texts.keys(), []
     for path, text in texts.items():
-        shown = re.sub(site.CODE, "", site.on_page_markdown(text, Page(path)))
-        for _, link, _ in site.LINK.findall(shown):
+        for _, link, _ in site.CODE_OR_LINK.findall(site.on_page_markdown(text, Page(path))):
             if (
                 link
                 and "://" not in link
