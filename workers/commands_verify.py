@@ -28,6 +28,8 @@ from workers.tvm_backend.warm import visible_cores
 
 LIMIT_SECONDS = 300.0
 """For one task, its builds included."""
+BUSY_SHARE = 0.05
+"""Latencies of threads that waited longer for a core are not those of a quiet machine."""
 
 
 class Rank(str, enum.Enum):
@@ -51,6 +53,7 @@ class Checked:
         before: latency in the log.
         error: how far its outputs lie from the default schedule's, as a part of the largest.
         reason: why it is broken.
+        waiting: part of the time in which its threads waited for a core that something else had.
     """
 
     task: str
@@ -62,6 +65,7 @@ class Checked:
     speedup: float | None = None
     error: float | None = None
     reason: str = ""
+    waiting: float = 0.0
 
 
 def verify(
@@ -111,7 +115,7 @@ def judge(name: str, record: DatabaseRecord, timed: Future[Timed]) -> Checked:
     ranks = {Verdict.FASTER: Rank.KEPT, Verdict.NO_DIFFERENCE: Rank.LEVEL, Verdict.SLOWER: Rank.LOST}
     rank = ranks[apart.verdict] if found.error <= TOLERANCE else Rank.WRONG
     now, default = (statistics.median(samples) for samples in (found.champion, found.default))
-    return Checked(name, record.hash, rank, before, now, default, apart.value, found.error)
+    return Checked(name, record.hash, rank, before, now, default, apart.value, found.error, waiting=found.waiting)
 
 
 def _threads(target: Mapping[str, object]) -> int:
@@ -126,6 +130,13 @@ def _threads(target: Mapping[str, object]) -> int:
     return wanted
 
 
+def _busy(waiting: float) -> str:
+    """What to know of latencies that were taken while something else ran."""
+    if waiting <= BUSY_SHARE:
+        return ""
+    return f"its threads waited for a core {waiting:.0%} of the time: something else runs here"
+
+
 def _table(found: Sequence[Checked]) -> Table:
     rows = [
         (
@@ -135,7 +146,7 @@ def _table(found: Sequence[Checked]) -> Table:
             seconds(each.latency),
             seconds(each.default),
             f"{each.speedup:.2f}x" if each.speedup else "-",
-            each.reason,
+            each.reason or _busy(each.waiting),
         )
         for each in found
     ]

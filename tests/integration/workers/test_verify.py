@@ -18,7 +18,7 @@ from tunesmith.types import TensorSpec
 from workers.commands_verify import GOOD, Rank, judge
 from workers.sandbox.process import ChildTimeout
 from workers.tvm_backend.build.local_model import LocalModel, default_preparation, local_target
-from workers.tvm_backend.run.reranking import Timed
+from workers.tvm_backend.run.reranking import LEAST_SAMPLES, Timed, undisturbed, waited_seconds
 
 pytestmark = pytest.mark.servers
 GEMM = "gemm:96x96x96:float32"
@@ -76,6 +76,15 @@ def test_ranks_follow_from_what_was_measured() -> None:
     hung: Future[Timed] = Future()
     hung.set_exception(ChildTimeout("it took too long"))
     assert judge("t", record, hung).reason == "it took too long"
+
+
+def test_samples_of_a_busy_machine_are_left_out_where_others_are_left() -> None:
+    quiet = [(1e-3, 0.0)] * LEAST_SAMPLES
+    assert undisturbed([*quiet, (3e-3, 0.6)]) == ((1e-3,) * LEAST_SAMPLES, 0.0)
+    few = [(1e-3, 0.0), *[(3e-3, 0.5)] * LEAST_SAMPLES, (9e-3, 0.9)]
+    assert undisturbed(few) == ((1e-3, *(3e-3,) * LEAST_SAMPLES), 0.5)
+    assert undisturbed([(1e-3, 0.4)] * 3) == ((1e-3,) * 3, 0.4)
+    assert waited_seconds() >= 0
 
 
 @pytest.mark.parametrize("target", [{"kind": "cuda"}, {"num-cores": 4096}])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import statistics
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,11 @@ TURNS = 25
 SLOW, SLOW_TURNS = 20.0, 3
 """A default schedule that is so many times slower than the champion is timed a few times only."""
 SEED = 1
+TASKS = Path("/proc/self/task")
+QUIET_SHARE = 0.02
+"""A sample counts as undisturbed whose threads waited for a core no longer than this part of it."""
+LEAST_SAMPLES = 9
+"""Where fewer are undisturbed, those that waited least make up for them."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +33,14 @@ class Timed:
 
     Attributes:
         error: the largest difference, as a part of the default schedule's largest output.
+        waiting: part of the champion's time in which its threads waited for a core that something else had. Threads of
+            a kernel are bound and wait for each other, so a busy machine makes it several times as slow.
     """
 
     champion: tuple[float, ...]
     default: tuple[float, ...]
     error: float
+    waiting: float = 0.0
 
 
 class Reranker:
@@ -59,8 +69,8 @@ class Reranker:
             for module, given in zip(built, tensors, strict=True):
                 module["main"](*given)
             found, expected = ([tensor.numpy() for tensor in given] for given in tensors)
-            champion, default = _in_turn(built, tensors)
-        return Timed(tuple(champion), tuple(default), difference(found, expected))
+            (champion, waiting), (default, _) = map(undisturbed, _in_turn(built, tensors))
+        return Timed(champion, default, difference(found, expected), waiting)
 
     def _bind(self) -> None:
         """Before the first kernel: TVM's main thread would wander to where another one waits."""
@@ -92,19 +102,40 @@ def _build(record: DatabaseRecord, folder: Path) -> Iterator[Path]:
         yield library
 
 
-def _in_turn(built: Sequence[Any], arguments: Sequence[Sequence[Any]]) -> list[list[float]]:
-    """Samples of each, there and back again: what slows the machine down meets both."""
+def undisturbed(samples: Sequence[tuple[float, float]]) -> tuple[tuple[float, ...], float]:
+    """Seconds of those samples whose threads had their cores, in order, and how long these waited in the median.
+
+    Args:
+        samples: seconds of a run, and the part of the sample in which threads waited for a core.
+    """
+    enough = sorted(waited for _, waited in samples)[:LEAST_SAMPLES][-1]
+    kept = [(seconds, waited) for seconds, waited in samples if waited <= max(QUIET_SHARE, enough)]
+    return tuple(seconds for seconds, _ in kept), statistics.median(waited for _, waited in kept)
+
+
+def _in_turn(built: Sequence[Any], arguments: Sequence[Sequence[Any]]) -> list[list[tuple[float, float]]]:
+    """Samples of each, there and back again: what slows the machine down meets both. See ``undisturbed``."""
     import tvm
 
-    def once(at: int, number: int) -> float:
+    def once(at: int, number: int) -> tuple[float, float]:
         timer = built[at].time_evaluator("main", tvm.cpu(), number=number, repeat=1)
-        return float(timer(*arguments[at]).results[0])
+        before, started = waited_seconds(), time.perf_counter()
+        seconds = float(timer(*arguments[at]).results[0])
+        return seconds, (waited_seconds() - before) / (time.perf_counter() - started)
 
-    first = [once(at, 1) for at in range(len(built))]
+    first = [once(at, 1)[0] for at in range(len(built))]
     numbers = [max(1, int(SAMPLE_SECONDS / max(seconds, 1e-9))) for seconds in first]
-    samples: list[list[float]] = [[] for _ in built]
+    samples: list[list[tuple[float, float]]] = [[] for _ in built]
     for turn in range(TURNS):
         for at in range(len(built)) if turn % 2 == 0 else reversed(range(len(built))):
             if turn < SLOW_TURNS or first[at] <= SLOW * min(first):
                 samples[at].append(once(at, numbers[at]))
     return samples
+
+
+def waited_seconds() -> float:
+    """Seconds that this process's threads have waited for a core so far; 0 where the kernel does not say."""
+    try:
+        return sum(int((task / "schedstat").read_text().split()[1]) for task in TASKS.iterdir()) / 1e9
+    except (OSError, LookupError, ValueError):  # a thread that ended meanwhile, or a kernel without the figure
+        return 0.0
