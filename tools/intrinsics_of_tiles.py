@@ -1,7 +1,7 @@
 """Texts of the intrinsics of a matrix unit: what clears a tile, adds a product to it, and writes it to memory.
 
-One text serves all sizes: numbers take the place of ``{rows}``, ``{steps}`` and ``{span}``. Others stand for
-them here that occur nowhere else, because TVM parses no others.
+One text serves all sizes: numbers take the place of ``{rows}``, ``{steps}``, ``{span}`` and ``{lanes}``. Others stand
+for them here that occur nowhere else, because TVM parses no others.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from workers.tvm_backend.dot.intrinsics import GROUPS, SUMS
 from workers.tvm_backend.dot.matrix import BLOCK_STEPS, PIXEL_STEPS, STEPS, WINDOWS, Rows
 from workers.tvm_backend.dot.unit import COLUMNS, MAX_ROWS, MIN_ROWS
 
-ROWS, DEPTH, SPAN = 7340033, 9437189, 8388617
-"""Numbers for the rows of a tile, the steps of its reduction, and the pixels that its rows read in all."""
+ROWS, DEPTH, SPAN, LANES = 7340033, 9437189, 8388617, 6291469
+"""Numbers for a tile's rows, the steps of its reduction, the pixels that its rows read in all, and a pixel's lanes."""
 ROW_COUNTS = range(MIN_ROWS, MAX_ROWS + 1)
 
 TILE = f'T.cast(C.elem_offset // ({ROWS} * sc) * (sc // {COLUMNS}) + C.elem_offset % sc // {COLUMNS}, "int8")'
@@ -63,14 +63,20 @@ def all_texts() -> dict[str, tuple[str, str, list[dict[str, int]]]]:
     found: dict[str, tuple[str, str, list[dict[str, int]]]] = {}
     for weights, left, word in ((BITS, BITS, "bf16"), (WEIGHTS, CODES, "i8")):
         sums = SUMS[weights]
-        depths = sorted({*STEPS[weights], BLOCK_STEPS[weights], *WINDOWS})
+        depths = sorted({*STEPS[weights], *BLOCK_STEPS[weights], *WINDOWS})
         found[f"ts_amx_{sums}_zero_r{{rows}}_k{{steps}}"] = (*_zero(sums), _sizes(depths))
         found[f"ts_amx_{sums}_store_r{{rows}}"] = (*_store(sums), [{"rows": rows} for rows in ROW_COUNTS])
         found[f"ts_amx_{word}_r{{rows}}_k{{steps}}"] = (*_adds(weights, left, word), _sizes(STEPS[weights]))
         for step in PIXEL_STEPS:
-            name, depth = f"ts_amx_{word}_block{step if step > 1 else ''}", BLOCK_STEPS[weights]
-            texts = _adds(weights, left, word, Rows.BLOCK, step, depth)
-            found[f"{name}_r{{rows}}_k{depth}"] = (*texts, [_span(rows, 1, step) for rows in ROW_COUNTS])
+            name, texts = (
+                f"ts_amx_{word}_block{step if step > 1 else ''}",
+                _adds(weights, left, word, Rows.BLOCK, step),
+            )
+            sizes = [
+                {**_span(rows, 1, step), "steps": steps, "lanes": steps * GROUPS[weights]}
+                for rows, steps in itertools.product(ROW_COUNTS, BLOCK_STEPS[weights])
+            ]
+            found[f"{name}_r{{rows}}_k{{steps}}"] = (*texts, sizes)
             name = f"ts_amx_{word}_window{step if step > 1 else ''}"
             texts = _adds(weights, left, word, Rows.WINDOW, step)
             windows = [_span(rows, steps, step) for rows, steps in itertools.product(ROW_COUNTS, WINDOWS)]
@@ -89,7 +95,10 @@ def _span(rows: int, steps: int, step: int) -> dict[str, int]:
 
 def with_names(text: str) -> str:
     """A text of TVM's JSON with names for the sizes."""
-    return text.replace(str(ROWS), "{rows}").replace(str(DEPTH), "{steps}").replace(str(SPAN), "{span}")
+    names = {"rows": ROWS, "steps": DEPTH, "span": SPAN, "lanes": LANES}
+    for name, number in names.items():
+        text = text.replace(str(number), f"{{{name}}}")
+    return text
 
 
 def _zero(sums: str) -> tuple[str, str]:
@@ -109,16 +118,15 @@ def _store(sums: str) -> tuple[str, str]:
     return _function(buffers, reads, writes, each), _function(buffers, reads, writes, call)
 
 
-def _adds(
-    weights: str, left: str, word: str, kind: Rows = Rows.LANES, step: int = 1, depth: int = DEPTH
-) -> tuple[str, str]:
+def _adds(weights: str, left: str, word: str, kind: Rows = Rows.LANES, step: int = 1) -> tuple[str, str]:
+    depth = DEPTH
     group, size, sums = GROUPS[weights], BYTES[weights], SUMS[weights]
     index, region, shape, strides = {
         Rows.LANES: ("vi, vk, vp", f"0:{ROWS}, 0:{depth}, 0:{group}", f"{ROWS}, {depth}, {group}", f"sa, {group}, 1"),
         Rows.BLOCK: (
             f"vi * {step}, vk * {group} + vp",
-            f"0:{SPAN}, 0:{depth * group}",
-            f"{SPAN}, {depth * group}",
+            f"0:{SPAN}, 0:{LANES}",
+            f"{SPAN}, {LANES}",
             "sa, 1",
         ),
         Rows.WINDOW: (f"vi * {step} + vk, vp", f"0:{SPAN}, 0:{group}", f"{SPAN}, {group}", f"{group}, 1"),
@@ -139,7 +147,7 @@ def _adds(
     buffers = {"A": left, "B": weights, "C": sums}
     shapes = {
         "A": (f"({shape})", strides),
-        "B": (f"({depth}, {of_lane}16, {group})", f"sb, {'16 * ' + str(group) + ', ' if lane else ''}{group}, 1"),
+        "B": (f"({depth}, {of_lane}16, {group})", f"sb, {'so, ' if lane else ''}{group}, 1"),
     }
     return (
         _function(buffers, reads, writes, each, shapes),
@@ -167,9 +175,10 @@ def _function(
         for name, dtype in buffers.items()
         for shape, strides in [{**sums, **shapes}[name]]
     ]
+    names = [*(f"s{name.lower()}" for name in buffers), *(["so"] if any("so, " in line for line in lines) else [])]
     return HEAD.format(
         params=", ".join(f"{name.lower()}: T.handle" for name in buffers),
-        strides="\n".join(f"    s{name.lower()} = T.int32()" for name in buffers),
+        strides="\n".join(f"    {name} = T.int32()" for name in names),
         buffers="\n".join(lines),
         reads=reads,
         writes=writes,

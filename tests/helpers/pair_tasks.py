@@ -137,16 +137,17 @@ def convolution(
     dilation: tuple[int, int] = (1, 1),
     inner: int = LANES,
     groups: int = 1,
+    lanes: int = LANES,
     **options: bool,
 ) -> Extracted:
-    """A convolution on blocks of ``inner`` channels; ``image`` is N, blocks, H, W."""
+    """A convolution from blocks of ``inner`` channels to ones of ``lanes``; ``image`` is N, blocks, H, W."""
     n, blocks, height, width = image
     high = extent(height, kernel[0], stride[0], padding[0::2], dilation[0])
     wide = extent(width, kernel[1], stride[1], padding[1::2], dilation[1])
-    shapes = [(*image, inner), (outs, blocks // groups, *kernel, inner // 2, LANES, 2)]
+    shapes = [(*image, inner), (outs, blocks // groups, *kernel, inner // 2, lanes, 2)]
     compute = conv2d_pairs if groups == 1 else group_conv2d_pairs
     return product(
-        shapes, compute, (stride, padding, dilation), (1, outs, 1, 1, LANES), (n, outs, high, wide, LANES), **options
+        shapes, compute, (stride, padding, dilation), (1, outs, 1, 1, lanes), (n, outs, high, wide, lanes), **options
     )
 
 

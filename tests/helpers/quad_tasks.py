@@ -20,6 +20,7 @@ from workers.tvm_backend import tir
 from workers.tvm_backend.passes import extract_tasks, pipeline
 from workers.tvm_backend.passes.extract_tasks import Extracted
 from workers.tvm_backend.passes.layout import byte_compute, packing, row_words
+from workers.tvm_backend.passes.layout.blocks import Blocks
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.narrow_compute import OUT_ELEMENTWISE, PATTERN
 
@@ -142,10 +143,11 @@ def convolution(
     padding: tuple[int, int, int, int] = (0, 0, 0, 0),
     dilation: tuple[int, int] = (1, 1),
     groups: int = 1,
+    widest: int = LANES,
 ) -> Case:
-    """A convolution; ``image`` is N, C, H, W, and four channels are read as a quad of their own."""
+    """A convolution in blocks of up to ``widest`` channels; ``image`` is N, C, H, W; four channels are a quad."""
     x, w = _operands(image, (outs, image[1] // groups, kernel, kernel))
-    inner = min(LANES, image[1])
+    inner, lanes = min(Blocks(widest).lanes(image[1]), image[1]), Blocks(widest).lanes(outs)
     top, left, bottom, right = padding
     bordered = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=ZERO).astype(np.int64)
     high, wide = (
@@ -163,9 +165,9 @@ def convolution(
                 ][:, :, :high, :wide]
                 sums[:, mine] += np.einsum("nchw,oc->nohw", window, w[mine, :, i, j].astype(np.int64))
     blocked = x.reshape(image[0], -1, inner, *image[2:]).transpose(0, 1, 3, 4, 2)
-    packed = packing.conv2d_quads(w, inner) if groups == 1 else packing.group_quads(w, groups, 1)
+    packed = packing.conv2d_quads(w, inner, lanes) if groups == 1 else packing.group_quads(w, groups, 1, inner, lanes)
     function = byte_compute.conv2d_quads if groups == 1 else byte_compute.group_conv2d_quads
-    return Case(function, [blocked, packed], (stride, padding, dilation), packing.feature_map(sums))
+    return Case(function, [blocked, packed], (stride, padding, dilation), packing.feature_map(sums, lanes))
 
 
 def assembly(case: Case, target: Target) -> str:

@@ -48,6 +48,9 @@ PAIRS = {
     "a stride without a window": lambda: convolution((1, 2, 8, 14), 3, (1, 1), stride=(2, 2)),
     "rows of a window": lambda: convolution((1, 2, 20, 23), 2, (7, 7), stride=(2, 2), padding=(3, 3, 3, 3), inner=2),
     "one pixel of a kernel": lambda: convolution((1, 3, 4, 16), 4, (1, 1)),
+    "blocks as deep as a tile": lambda: convolution((1, 2, 6, 7), 3, (3, 3), padding=(1,) * 4, inner=32, lanes=32),
+    "a stride over deep blocks": lambda: convolution((1, 2, 8, 14), 2, (1, 1), stride=(2, 2), inner=32, lanes=32),
+    "a window, into deep blocks": lambda: convolution((1, 2, 8, 14), 2, (3, 3), inner=2, lanes=32),
 }
 
 
@@ -70,8 +73,10 @@ def test_pairs(name: str) -> None:
         lambda: quad_tasks.dense((20,), 64, 64),
         lambda: quad_tasks.dense((16,), 32, 48),
         lambda: quad_tasks.convolution((1, 32, 7, 7), 48, 3, padding=(1, 1, 1, 1)),
+        lambda: quad_tasks.convolution((1, 64, 5, 7), 128, 3, padding=(1, 1, 1, 1), widest=64),
+        lambda: quad_tasks.convolution((1, 96, 4, 8), 96, 1, stride=(2, 2), widest=64),
     ],
-    ids=["dense layer", "a quarter of the depth", "convolution"],
+    ids=["dense layer", "a quarter of the depth", "convolution", "blocks as deep as a tile", "half as deep"],
 )
 def test_quads(case: Any) -> None:
     made = case()

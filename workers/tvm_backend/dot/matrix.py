@@ -19,7 +19,7 @@ from workers.tvm_backend.dot.unit import ACCUMULATORS, COLUMNS, MAX_ROWS, MIN_RO
 
 STEPS: Final = {BITS: (16, 8), WEIGHTS: (16, 8, 4)}
 """Lanes of a row of the left operand that is ``Rows.LANES``, by the type of the operand with the columns."""
-BLOCK_STEPS: Final = {BITS: 8, WEIGHTS: 4}
+BLOCK_STEPS: Final = {BITS: (16, 8), WEIGHTS: (16, 8, 4)}
 """The same of one that is ``Rows.BLOCK``."""
 WINDOWS: Final = (3, 5, 7)
 """The same of one that is ``Rows.WINDOW``: pixels in a row of a convolution's kernel."""
@@ -37,7 +37,7 @@ class Rows(enum.Enum):
 
     Attributes:
         LANES: lanes of a row of a matrix, what shares one in a dimension of its own.
-        BLOCK: the block of sixteen channels of a pixel.
+        BLOCK: the block of channels of a pixel.
         WINDOW: pixels of a row that has one lane each, as many as a kernel is wide; neighbours overlap.
     """
 
@@ -83,7 +83,7 @@ def _dots() -> Iterator[MatrixDot]:
         text = helper(weights)
         kinds = [
             *((Rows.LANES, 1, steps) for steps in STEPS[weights]),
-            *((Rows.BLOCK, step, BLOCK_STEPS[weights]) for step in PIXEL_STEPS),
+            *((Rows.BLOCK, step, steps) for step in PIXEL_STEPS for steps in BLOCK_STEPS[weights]),
             *((Rows.WINDOW, step, steps) for step in PIXEL_STEPS for steps in WINDOWS),
         ]
         for (kind, step, steps), rows in itertools.product(kinds, range(MIN_ROWS, MAX_ROWS + 1)):

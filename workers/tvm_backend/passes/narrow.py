@@ -47,11 +47,12 @@ class Storage:
 AS_BITS = Storage(BITS, from_bf16)
 
 
-def store_bits(mod: tvm.IRModule) -> tvm.IRModule:
+def store_bits(mod: tvm.IRModule, widest: int = LANES) -> tvm.IRModule:
     """Let kernels store bits where others read bits.
 
     Args:
         mod: after ``FuseOps`` and before ``FuseTIR``; ``main`` is straight-line.
+        widest: most channels of a block.
     """
     bindings = _bindings(mod)
     readers: Counter[relax.Var] = Counter()
@@ -65,7 +66,7 @@ def store_bits(mod: tvm.IRModule) -> tvm.IRModule:
     narrow = {
         var: AS_BITS
         for var, _ in bindings
-        if var in between and (_is_map(shape(var) or ()) or 0 < readers[var] == as_bits[var] or var in maps)
+        if var in between and (_is_map(shape(var) or (), widest) or 0 < readers[var] == as_bits[var] or var in maps)
     }
     return _Narrowing(mod, narrow).run(bindings) if narrow else mod
 
@@ -96,8 +97,8 @@ def _between_kernels(mod: tvm.IRModule, bindings: Sequence[Binding]) -> set[rela
     return made - set(operands(mod["main"].body.body))
 
 
-def _is_map(extents: tuple[int, ...]) -> bool:
-    return len(extents) == BLOCKED_AXES and extents[-1] == LANES
+def _is_map(extents: tuple[int, ...], widest: int) -> bool:
+    return len(extents) == BLOCKED_AXES and extents[-1] >= LANES and widest % extents[-1] == 0
 
 
 def _maps_of_groups(mod: tvm.IRModule, bindings: Sequence[Binding]) -> set[relax.Var]:

@@ -134,7 +134,8 @@ def _blocked(mod: tvm.IRModule, preparation: Preparation, cpu: CpuModel) -> tupl
             mod, (*single, quantization.rounded, layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases)
         )
         algorithms = layout.Algorithms(bf16=preparation.bf16, int8=preparation.int8)
-        made = lower_model(_laid_out(simple, algorithms, packed, cpu), preparation)
+        widest = layout.widest(cpu, preparation.bf16, preparation.int8)
+        made = lower_model(_laid_out(simple, algorithms, packed, cpu), preparation, widest)
     except Exception as error:
         # Nobody should lose a model to what is meant to make it faster.
         log.warning("blocked layouts do not fit the model, it is prepared without them", exc_info=True)
@@ -214,15 +215,23 @@ def _pass(rewrite: Rewrite) -> Any:
     )
 
 
-def lower_model(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
-    """Operators as functions, fused."""
+def lower_model(mod: tvm.IRModule, preparation: Preparation, widest: int = layout.LANES) -> tvm.IRModule:
+    """Operators as functions, fused.
+
+    Args:
+        widest: most channels of a block.
+    """
+
+    def store_bits(module: tvm.IRModule) -> tvm.IRModule:
+        return narrow.store_bits(module, widest)
+
     views = [transform.RewriteDataflowReshape(), transform.DeadCodeElimination()]  # no kernels, so no tasks
     passes = [
         transform.LegalizeOps(legalize.OURS),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         transform.FuseOps(),
-        *((_pass(narrow.store_bits),) if preparation.bf16 else ()),
+        *((_pass(store_bits),) if preparation.bf16 else ()),
         *((_pass(narrow.store_codes),) if preparation.int8 else ()),
         transform.FuseTIR(),
         transform.DeadCodeElimination(),

@@ -7,6 +7,7 @@ the whole reduction (Georganas et al., "Anatomy of high-performance deep learnin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -68,9 +69,10 @@ def _in_tiles(found: BlockedConv, cpu: CpuModel) -> Iterator[Variant]:
     else:
         kind, depth = Rows.BLOCK, inner
     matrix = dot_of_tiles(cpu, found.weights, pixels, depth, kind, step)
-    if matrix is None or found.lanes != COLUMNS:
+    if matrix is None or found.lanes % COLUMNS:
         return
-    for block in blocks_of_tiles(found.extents[found.height], found.extents[found.channel]):
+    columns = found.extents[found.channel] * found.lanes // COLUMNS
+    for block in blocks_of_tiles(found.extents[found.height], columns):
         for bands in (False, True):
             limits = Tile(pixels, block.vectors)
             yield partial(_schedule, plan=BlockedConvPlan(found, cpu.lanes(), limits, block.scalars, bands, matrix))
@@ -138,6 +140,11 @@ class BlockedConvPlan:
     def matrix(self) -> MatrixDot | None:
         """The instruction of a matrix unit, if it is one."""
         return self.dot if isinstance(self.dot, MatrixDot) else None
+
+    @property
+    def beside(self) -> int:
+        """Tiles of a block of channels that are accumulated together; 1 where that is a knob."""
+        return 1 if self.matrix is None else math.gcd(self.tile.vectors, self.found.lanes // COLUMNS)
 
 
 def find(sch: Schedule) -> BlockedConv | None:
@@ -233,13 +240,15 @@ def _tile(sch: Schedule, block: Any, plan: BlockedConvPlan) -> TiledLoops:
     n, o, y, x, lane = (loops[at] for at in (found.batch, found.channel, found.height, found.width, found.lane))
     (c, i), (ky, kx) = ((loops[at] for at in two) for two in (found.inputs, found.kernel))
     pair = [] if found.pair is None else [loops[found.pair]]
-    o0, o1 = sch.split(o, sch.sample_perfect_tile(o, 2, plan.tile.vectors), preserve_unit_iters=True)
+    beside = plan.beside
+    o0, o1 = sch.split(o, sch.sample_perfect_tile(o, 2, plan.tile.vectors // beside), preserve_unit_iters=True)
     *bands, y0, y1 = sch.split(
         y, sch.sample_perfect_tile(y, 3 if plan.bands else 2, plan.rows), preserve_unit_iters=True
     )
     vector = plan.vector if plan.dot is None else plan.dot.lanes
     register, lane = sch.split(lane, [None, vector], preserve_unit_iters=True)
-    l0, l1 = sch.split(register, sch.sample_perfect_tile(register, 2, plan.tile.vectors), preserve_unit_iters=True)
+    parts = [None, beside] if plan.matrix else sch.sample_perfect_tile(register, 2, plan.tile.vectors)
+    l0, l1 = sch.split(register, parts, preserve_unit_iters=True)
     if plan.matrix is None:
         x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
     else:

@@ -1,5 +1,7 @@
 """Layouts across a model's graph: feature maps in blocks of channels, weights packed once."""
 
+from workers.tvm_backend.passes.layout.blocks import widest
+from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.one_row import widen
 from workers.tvm_backend.passes.layout.packing import Packed
 from workers.tvm_backend.passes.layout.pads import absorb_pads
@@ -8,4 +10,4 @@ from workers.tvm_backend.passes.layout.slices import slice_maps
 from workers.tvm_backend.passes.layout.transposed import phases
 from workers.tvm_backend.passes.layout.values import Algorithms
 
-__all__ = ["Algorithms", "Packed", "absorb_pads", "block", "phases", "slice_maps", "widen"]
+__all__ = ["LANES", "Algorithms", "Packed", "absorb_pads", "block", "phases", "slice_maps", "widen", "widest"]

@@ -76,13 +76,14 @@ def _max_pool(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
 def _concat(values: Values, var: relax.Var, call: relax.Call) -> Codes | None:
     """Channels behind one another: every map except the last must fill its blocks."""
     fields, axis = values.fields(call.args[0]), call.attrs.axis
-    if fields is None or map_shape(var) is None or axis is None or int(axis) % 4 != 1:
+    if fields is None or axis is None or int(axis) % 4 != 1:
         return None
     every, shapes = [values.codes(field) for field in fields], [map_shape(field) for field in fields]
     first = every[0]
     if first is None or any(each is None or each.grid != first.grid for each in every):
         return None
-    if any(each is None or each[1] % LANES for each in shapes[:-1]):
+    dims = map_shape(var)
+    if dims is None or not operators.joins(values, dims, shapes):
         return None
     joined = relax.op.concat([values.blocked_codes(field) for field in fields], axis=1)
     return first.in_blocks(values.builder.emit(joined))
@@ -135,8 +136,9 @@ def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.E
         return made
     computed = None if shifted is None else shifted.zero
     zero = codes.zero if computed is None else _code_of(values, codes.grid, computed)
+    inner, outs = (values.blocks.lanes(count) for count in (found.source[1], len(found.weight)))
     if found.depthwise:
-        weight = values.packed.of(call.args[1], packing.depthwise_weight)
+        weight = values.packed.of(call.args[1], packing.depthwise_weight, outs)
         args = values.blocked_codes(data), weight, codes.scale, codes.zero, *options
         return values.call(byte_compute.depthwise_conv2d_codes, *args)
     weights = _weights(found.weight)
@@ -144,17 +146,19 @@ def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.E
         return None
     numbers, scales = weights
     if found.groups > 1:
-        packed = packing.group_quads(numbers, found.groups, found.joined)
+        packed = packing.group_quads(numbers, found.groups, found.joined, inner, outs)
         function, source = byte_compute.group_conv2d_quads, values.blocked_codes(data)
     else:
         blocked = codes.blocked is not None or found.source[1] >= LANES
         source = values.blocked_codes(data) if blocked else values.emit(compute.to_blocked, codes.plain, QUAD)
-        packed = packing.conv2d_quads(numbers, LANES if blocked else QUAD)
+        packed = packing.conv2d_quads(numbers, inner if blocked else QUAD, outs)
         function = byte_compute.conv2d_quads
     sums = values.emit_product(function, source, fold_constants.to_constant(packed), zero, *options)
-    zeros, steps = (fold_constants.to_constant(packing.in_blocks(e)) for e in _folded(codes.grid, numbers, scales))
+    zeros, steps = (
+        fold_constants.to_constant(packing.in_blocks(e, outs)) for e in _folded(codes.grid, numbers, scales)
+    )
     if computed is not None:
-        every = packing.in_blocks(numbers.reshape(len(numbers), -1).sum(axis=1, dtype=np.int32))
+        every = packing.in_blocks(numbers.reshape(len(numbers), -1).sum(axis=1, dtype=np.int32), outs)
         zeros = _added(values, zero, every)
     return _times(values, values.call(byte_compute.scaled_map, sums, zeros, steps), shifted)
 
@@ -194,10 +198,11 @@ def _depthwise(values: Values, codes: Codes, call: relax.Call, found: Convolutio
     if weights is None:
         return None
     numbers, scales = weights
-    packed = fold_constants.to_constant(packing.depthwise_quads(numbers))
+    lanes = values.blocks.lanes(len(numbers))
+    packed = fold_constants.to_constant(packing.depthwise_quads(numbers, lanes))
     source = values.blocked_codes(call.args[0])
     sums = values.emit_product(row_words.depthwise_conv2d_quads, source, packed, codes.zero, found.padding)
-    zeros, scales = (packing.in_blocks(each).astype(np.float32) for each in _folded(codes.grid, numbers, scales))
+    zeros, scales = (packing.in_blocks(each, lanes).astype(np.float32) for each in _folded(codes.grid, numbers, scales))
     return values.call(byte_compute.scaled_sums, sums, *map(fold_constants.to_constant, (zeros, scales)))
 
 

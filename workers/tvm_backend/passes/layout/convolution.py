@@ -12,6 +12,7 @@ from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.dot.bits import PAIR
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import coded, compute, narrow_compute, packing, row_words, winograd
+from workers.tvm_backend.passes.layout.blocks import Blocks
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.conv_problem import Convolution
 from workers.tvm_backend.passes.layout.expressions import map_shape, operator, shape, size
@@ -21,7 +22,7 @@ PLAIN = ("NCHW", "OIHW", "NCHW")
 """Layouts of input, weights and output."""
 
 
-def match(call: relax.Expr, cpu: CpuModel) -> Convolution | None:
+def match(call: relax.Expr, cpu: CpuModel, blocks: Blocks) -> Convolution | None:
     """A call as a convolution with a blocked kernel; None when it has none, or is something else.
 
     These have: constant float32 weights, static shapes, and either one group and ``min_outputs`` outputs, or as
@@ -37,7 +38,7 @@ def match(call: relax.Expr, cpu: CpuModel) -> Convolution | None:
     if source is None or out is None or shape(call.args[1]) is None or _layouts(attrs) != PLAIN:
         return None
     weight, groups = fold_constants.constant_array(call.args[1]), int(attrs.groups)
-    joined = 1 if groups == 1 or groups == source[1] == out[1] else _joined(weight, groups, cpu.max_joined)
+    joined = 1 if groups == 1 or groups == source[1] == out[1] else _joined(weight, groups, cpu.max_joined, blocks)
     if joined is None or (groups == 1 and out[1] < cpu.min_outputs):
         return None
     top, left, bottom, right = (int(v) for v in attrs.padding)
@@ -54,19 +55,20 @@ def match(call: relax.Expr, cpu: CpuModel) -> Convolution | None:
     )
 
 
-def _joined(weight: NDArray[Any], groups: int, most: int) -> int | None:
+def _joined(weight: NDArray[Any], groups: int, most: int, blocks: Blocks) -> int | None:
     """The fewest groups that fill blocks of inputs and outputs together; None beyond ``most``, and for 1×1 kernels.
 
     The weights between different groups of them are zeros, and multiplied as any others. See ``group_product``.
     """
     outs, channels = len(weight) // groups, weight.shape[1]
+    out, inner = (blocks.lanes(groups * count) for count in (outs, channels))
     if weight.shape[2:] == (1, 1):
         return None
     return next(
         (
             count
             for count in range(1, most + 1)
-            if groups % count == count * outs % LANES == count * channels % LANES == 0
+            if groups % count == count * outs % out == count * channels % inner == 0
         ),
         None,
     )
@@ -74,57 +76,59 @@ def _joined(weight: NDArray[Any], groups: int, most: int) -> int | None:
 
 def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
     """The blocked convolution of ``var``; None when it stays plain."""
-    found = match(call, values.cpu)
+    found = match(call, values.cpu, values.blocks)
     if found is None or not _pays(values, found, var, call.args[0]):
         return None
     data = call.args[0]
+    lanes, outs = (values.blocks.lanes(count) for count in (found.source[1], len(found.weight)))
     options = found.stride, found.padding, found.dilation
     if values.algorithms.int8 and (made := coded.convolution(values, call, found)) is not None:
         return made
     if values.algorithms.bf16 and found.fits_words:
-        weight = values.packed.of(call.args[1], packing.depthwise_pairs)
+        weight = values.packed.of(call.args[1], packing.depthwise_pairs, outs)
         source = values.rounded(values.blocked(data))
         return values.call_product(row_words.depthwise_conv2d_pairs, source, weight, found.padding)
     if found.depthwise:
-        weight = values.packed.of(call.args[1], packing.depthwise_weight)
+        weight = values.packed.of(call.args[1], packing.depthwise_weight, outs)
         return values.call(compute.depthwise_conv2d_blocked, values.blocked(data), weight, *options)
     if values.algorithms.bf16:
         return _in_pairs(values, call, found)
     if found.groups > 1:
-        weight = values.packed.of(call.args[1], packing.group_weight, found.groups, found.joined)
+        weight = values.packed.of(call.args[1], packing.group_weight, found.groups, found.joined, lanes, outs)
         return values.call(compute.group_conv2d_blocked, values.blocked(data), weight, *options)
     filled = found.source[1] % LANES == 0
     if values.is_blocked(data) and (filled or not values.is_plain(data)):
-        source, inner = values.blocked(data), LANES
+        source, inner = values.blocked(data), lanes
     else:  # a kernel that takes one value for all its outputs does not mind how far the next channel lies away
         source, inner = values.in_shape(data, (*found.source, 1)), 1
-    tile = winograd.fits(found, inner == LANES, values.cpu) if values.algorithms.winograd else None
+    tile = winograd.fits(found, inner > 1, values.cpu) if values.algorithms.winograd else None
     if tile is not None:
         transformed = values.packed.of(call.args[1], packing.winograd_weight, tile)
         columns = winograd.columns(found.columns, tile, values.cpu)
         return values.call(winograd.conv2d_winograd, source, transformed, found.padding, tile, columns)
-    weight = values.packed.of(call.args[1], packing.conv2d_weight, inner)
+    weight = values.packed.of(call.args[1], packing.conv2d_weight, inner, outs)
     return values.call(compute.conv2d_blocked, source, weight, *options)
 
 
 def _in_pairs(values: Values, call: relax.Call, found: Convolution) -> relax.Call:
     """The convolution of operands that are rounded to bfloat16; a few channels are read in pairs instead of blocks."""
     data, options = call.args[0], (found.stride, found.padding, found.dilation)
+    lanes, outs = (values.blocks.lanes(count) for count in (found.source[1], len(found.weight)))
     if found.groups > 1:
-        weight = values.packed.of(call.args[1], packing.group_pairs, found.groups, found.joined)
+        weight = values.packed.of(call.args[1], packing.group_pairs, found.groups, found.joined, lanes, outs)
         source = values.rounded(values.blocked(data))
         return values.call_product(narrow_compute.group_conv2d_pairs, source, weight, *options)
     if values.is_blocked(data) or found.source[1] >= LANES:
-        source, inner = values.rounded(values.blocked(data)), LANES
+        source, inner = values.rounded(values.blocked(data)), lanes
     else:
         source, inner = values.emit(narrow_compute.to_pairs, values.plain(data)), PAIR
-    weight = values.packed.of(call.args[1], packing.conv2d_pairs, inner)
+    weight = values.packed.of(call.args[1], packing.conv2d_pairs, inner, outs)
     return values.call_product(narrow_compute.conv2d_pairs, source, weight, *options)
 
 
 def depthwise_rows(values: Values, call: relax.Expr) -> relax.Expr | None:
     """A depthwise convolution that stays plain, and whose rows do not fill vectors; None for anything else."""
-    found = match(call, values.cpu)
+    found = match(call, values.cpu, values.blocks)
     if found is None or not found.depthwise or found.stride[1] != 1 or found.columns % LANES == 0:
         return None
     return values.call(

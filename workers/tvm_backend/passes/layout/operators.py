@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tvm
@@ -12,10 +12,9 @@ from tvm import relax
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import packing
 from workers.tvm_backend.passes.layout.compute import LANES
-from workers.tvm_backend.passes.layout.expressions import map_shape, operator, shape
+from workers.tvm_backend.passes.layout.expressions import Shape, map_shape, operator, shape
 from workers.tvm_backend.passes.layout.values import Values
 
-BLOCKED = f"NCHW{LANES}c"
 MOST_PARTS = 32
 """Operands of a concatenation that takes others apart: more make functions that are slow to compile."""
 Rule = Callable[[Values, relax.Var, relax.Call], relax.Expr | None]
@@ -72,7 +71,7 @@ def pooled(make: Callable[..., relax.Call], data: relax.Expr, call: relax.Call) 
     """The pool that ``call`` is, of a map in blocks."""
     attrs = call.attrs
     window = [tuple(int(v) for v in each) for each in (attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)]
-    return make(data, *window, bool(attrs.ceil_mode), bool(attrs.count_include_pad), BLOCKED)
+    return make(data, *window, bool(attrs.ceil_mode), bool(attrs.count_include_pad), _layout(data))
 
 
 def _adaptive_pool(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
@@ -80,7 +79,8 @@ def _adaptive_pool(values: Values, var: relax.Var, call: relax.Call) -> relax.Ex
         return None
     extents = call.attrs.output_size
     target = None if extents is None else tuple(int(v) for v in extents)
-    return relax.op.nn.adaptive_avg_pool2d(values.blocked(call.args[0]), target, BLOCKED)
+    data = values.blocked(call.args[0])
+    return relax.op.nn.adaptive_avg_pool2d(data, target, _layout(data))
 
 
 def _prelu(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
@@ -91,11 +91,7 @@ def _prelu(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | Non
     array = fold_constants.constant_array(slopes).reshape(1, -1, 1, 1)
     if array.size > 1 and int(call.attrs.axis) % 4 != 1:
         return None
-    slope = (
-        relax.const(float(array.item()), "float32")
-        if array.size == 1
-        else fold_constants.to_constant(packing.feature_map(array))
-    )
+    slope = relax.const(float(array.item()), "float32") if array.size == 1 else values.blocked_constant(array)
     data, zero, emit = values.blocked(call.args[0]), relax.const(0.0, "float32"), values.builder.emit
     negative = emit(relax.op.multiply(emit(relax.op.minimum(data, zero)), slope))
     return relax.op.add(emit(relax.op.maximum(data, zero)), negative)
@@ -111,16 +107,18 @@ def _slice(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | Non
         return None
     first = max(begins[0] + (source[1] if begins[0] < 0 else 0), 0)
     last = first + dims[1]
-    if first % LANES or (last % LANES and last != source[1]):
+    lanes = values.blocks.lanes(source[1])
+    if first % lanes or (last % lanes and last != source[1]) or values.blocks.lanes(dims[1]) != lanes:
         return None
-    return relax.op.strided_slice(values.blocked(data), [1], [first // LANES], [-(-last // LANES)])
+    return relax.op.strided_slice(values.blocked(data), [1], [first // lanes], [-(-last // lanes)])
 
 
 def _resize(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
     """An interpolation: in blocks its coordinates are computed once for all channels of one."""
     if not values.is_blocked(call.args[0]) or str(call.attrs.layout) != "NCHW":
         return None
-    return _resized(values.blocked(call.args[0]), call, BLOCKED)
+    data = values.blocked(call.args[0])
+    return _resized(data, call, _layout(data))
 
 
 def whole_resize(values: Values, call: relax.Expr) -> relax.Expr | None:
@@ -189,13 +187,26 @@ def _concat(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | No
     if fields is None or dims is None or axis is None or int(axis) % 4 != 1 or not values.better_blocked(var, fields):
         return None
     shapes = [map_shape(field) for field in fields]
-    if any(each is None or each[1] % LANES for each in shapes[:-1]) or shapes[-1] is None:
+    if not joins(values, dims, shapes):
         return None
     parts = [part for field in fields for part in values.parts(field)]
     if len(parts) > MOST_PARTS:
         parts = [values.blocked(field) for field in fields]
     values.bind_parts(var, parts)
     return relax.op.concat(parts, axis=1)
+
+
+def joins(values: Values, dims: Shape, parts: Sequence[Shape | None]) -> bool:
+    """Whether blocks of ``parts`` behind one another are those of ``dims``: all but the last one fill theirs."""
+    lanes = values.blocks.lanes(dims[1])
+    if any(each is None or values.blocks.lanes(each[1]) != lanes for each in parts):
+        return False
+    return all(each is not None and each[1] % lanes == 0 for each in parts[:-1])
+
+
+def _layout(blocked: relax.Expr) -> str:
+    """TVM's name of the layout of a map in blocks."""
+    return f"NCHW{int(blocked.ty.shape.values[-1])}c"
 
 
 def in_nchw(attrs: Any) -> bool:
@@ -226,7 +237,9 @@ def _operand(values: Values, arg: relax.Expr, channels: int, fill: float) -> rel
         if array.size == 1:
             return relax.const(float(array.item()), "float32")
         single = array.shape[1] == 1
-        return fold_constants.to_constant(array[..., None] if single else packing.feature_map(array, fill))
+        return fold_constants.to_constant(
+            array[..., None] if single else packing.feature_map(array, values.blocks.lanes(channels), fill)
+        )
     dims = map_shape(arg)
     assert dims is not None
     if dims[1] == 1 < channels:

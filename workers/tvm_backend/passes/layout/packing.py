@@ -35,15 +35,15 @@ class Packed:
         return self._made[key]
 
 
-def conv2d_weight(weight: Array, inner: int) -> Array:
-    """[O, C, KH, KW] as [ceil(O / LANES), ceil(C / inner), KH, KW, inner, LANES]; zeros are added."""
-    full = _filled(_filled(weight, 0, LANES, 0.0), 1, inner, 0.0)
+def conv2d_weight(weight: Array, inner: int, lanes: int = LANES) -> Array:
+    """[O, C, KH, KW] as [ceil(O / lanes), ceil(C / inner), KH, KW, inner, lanes]; zeros are added."""
+    full = _filled(_filled(weight, 0, lanes, 0.0), 1, inner, 0.0)
     outs, channels, kh, kw = full.shape
-    return np.transpose(full.reshape(outs // LANES, LANES, channels // inner, inner, kh, kw), (0, 2, 4, 5, 3, 1))
+    return np.transpose(full.reshape(outs // lanes, lanes, channels // inner, inner, kh, kw), (0, 2, 4, 5, 3, 1))
 
 
-def group_weight(weight: Array, groups: int, joined: int) -> Array:
-    """[O, C / groups, KH, KW] as [O / LANES, joined * C / groups / LANES, KH, KW, LANES, LANES].
+def group_weight(weight: Array, groups: int, joined: int, inner: int = LANES, lanes: int = LANES) -> Array:
+    """[O, C / groups, KH, KW] as [O / lanes, joined * C / groups / inner, KH, KW, inner, lanes].
 
     The weights between groups that are joined are zeros.
     """
@@ -52,17 +52,17 @@ def group_weight(weight: Array, groups: int, joined: int) -> Array:
     full = np.zeros((groups // joined, joined, outs // groups, joined, channels, kh, kw), weight.dtype)
     for at in range(joined):
         full[:, at, :, at] = split[:, at]
-    return conv2d_weight(full.reshape(outs, joined * channels, kh, kw), LANES)
+    return conv2d_weight(full.reshape(outs, joined * channels, kh, kw), inner, lanes)
 
 
-def conv2d_pairs(weight: Array, inner: int) -> Array:
-    """[O, C, KH, KW] as bfloat16 bits [ceil(O / LANES), ceil(C / inner), KH, KW, inner / 2, LANES, 2]; zeros added."""
-    return _pairs(conv2d_weight(weight, inner))
+def conv2d_pairs(weight: Array, inner: int, lanes: int = LANES) -> Array:
+    """[O, C, KH, KW] as bfloat16 bits [ceil(O / lanes), ceil(C / inner), KH, KW, inner / 2, lanes, 2]; zeros added."""
+    return _pairs(conv2d_weight(weight, inner, lanes))
 
 
-def group_pairs(weight: Array, groups: int, joined: int) -> Array:
-    """As :func:`group_weight`, in bfloat16 bits whose last three axes are [LANES / 2, LANES, 2]."""
-    return _pairs(group_weight(weight, groups, joined))
+def group_pairs(weight: Array, groups: int, joined: int, inner: int = LANES, lanes: int = LANES) -> Array:
+    """As :func:`group_weight`, in bfloat16 bits whose last three axes are [inner / 2, lanes, 2]."""
+    return _pairs(group_weight(weight, groups, joined, inner, lanes))
 
 
 def product_pairs(weight: Array) -> Array:
@@ -80,14 +80,14 @@ def panel_pairs(weight: Array, lanes: int) -> Array:
     return _pairs(panels(weight, lanes))
 
 
-def conv2d_quads(weight: Array, inner: int) -> Array:
-    """int8 [O, C, KH, KW] as [ceil(O / LANES), ceil(C / inner), KH, KW, inner / 4, LANES, 4]; zeros are added."""
-    return _grouped(conv2d_weight(weight, inner), GROUPS[WEIGHTS])
+def conv2d_quads(weight: Array, inner: int, lanes: int = LANES) -> Array:
+    """int8 [O, C, KH, KW] as [ceil(O / lanes), ceil(C / inner), KH, KW, inner / 4, lanes, 4]; zeros are added."""
+    return _grouped(conv2d_weight(weight, inner, lanes), GROUPS[WEIGHTS])
 
 
-def group_quads(weight: Array, groups: int, joined: int) -> Array:
-    """As :func:`group_weight`, the last three axes [LANES / 4, LANES, 4]."""
-    return _grouped(group_weight(weight, groups, joined), GROUPS[WEIGHTS])
+def group_quads(weight: Array, groups: int, joined: int, inner: int = LANES, lanes: int = LANES) -> Array:
+    """As :func:`group_weight`, the last three axes [inner / 4, lanes, 4]."""
+    return _grouped(group_weight(weight, groups, joined, inner, lanes), GROUPS[WEIGHTS])
 
 
 def panel_quads(weight: Array, lanes: int) -> Array:
@@ -95,31 +95,31 @@ def panel_quads(weight: Array, lanes: int) -> Array:
     return _grouped(panels(weight, lanes), GROUPS[WEIGHTS])
 
 
-def in_blocks(vector: Array) -> Array:
-    """[C] as [ceil(C / LANES), LANES]; zeros are added."""
-    return _filled(vector, 0, LANES, 0.0).reshape(-1, LANES)
+def in_blocks(vector: Array, lanes: int = LANES) -> Array:
+    """[C] as [ceil(C / lanes), lanes]; zeros are added."""
+    return _filled(vector, 0, lanes, 0.0).reshape(-1, lanes)
 
 
-def depthwise_weight(weight: Array) -> Array:
-    """[C, 1, KH, KW] as [ceil(C / LANES), KH, KW, LANES]; zeros are added."""
-    full = _filled(weight, 0, LANES, 0.0)
+def depthwise_weight(weight: Array, lanes: int = LANES) -> Array:
+    """[C, 1, KH, KW] as [ceil(C / lanes), KH, KW, lanes]; zeros are added."""
+    full = _filled(weight, 0, lanes, 0.0)
     channels, _, kh, kw = full.shape
-    return np.transpose(full.reshape(channels // LANES, LANES, kh, kw), (0, 2, 3, 1))
+    return np.transpose(full.reshape(channels // lanes, lanes, kh, kw), (0, 2, 3, 1))
 
 
-def depthwise_pairs(weight: Array) -> Array:
-    """[C, 1, KH, KW] as bfloat16 bits [ceil(C / LANES), KW, ceil(KH / 2), LANES, 2]; zeros are added."""
-    return _words(weight.astype(dtype_of("bfloat16")), PAIR).view(BITS)
+def depthwise_pairs(weight: Array, lanes: int = LANES) -> Array:
+    """[C, 1, KH, KW] as bfloat16 bits [ceil(C / lanes), KW, ceil(KH / 2), lanes, 2]; zeros are added."""
+    return _words(weight.astype(dtype_of("bfloat16")), PAIR, lanes).view(BITS)
 
 
-def depthwise_quads(weight: Array) -> Array:
-    """int8 [C, 1, KH, KW] of at most four rows as [ceil(C / LANES), KW, LANES, 4]; zeros are added."""
-    return _words(weight, GROUPS[WEIGHTS]).squeeze(2)
+def depthwise_quads(weight: Array, lanes: int = LANES) -> Array:
+    """int8 [C, 1, KH, KW] of at most four rows as [ceil(C / lanes), KW, lanes, 4]; zeros are added."""
+    return _words(weight, GROUPS[WEIGHTS], lanes).squeeze(2)
 
 
-def _words(weight: Array, group: int) -> Array:
-    """[C, 1, KH, KW] as [ceil(C / LANES), KW, ceil(KH / group), LANES, group]: rows of the kernel share a lane."""
-    blocks = _filled(np.transpose(depthwise_weight(weight), (0, 2, 1, 3)), 2, group, 0.0)
+def _words(weight: Array, group: int, lanes: int) -> Array:
+    """[C, 1, KH, KW] as [ceil(C / lanes), KW, ceil(KH / group), lanes, group]: rows of the kernel share a lane."""
+    blocks = _filled(np.transpose(depthwise_weight(weight, lanes), (0, 2, 1, 3)), 2, group, 0.0)
     return _grouped(blocks, group)
 
 
@@ -136,11 +136,11 @@ def winograd_weight(weight: Array, m: int) -> Array:
     return np.ascontiguousarray(np.transpose(split, (0, 4, 5, 2, 3, 1)))
 
 
-def feature_map(array: Array, fill: float = 0.0) -> Array:
-    """[N, C, H, W] as [N, ceil(C / LANES), H, W, LANES]; channels beyond C are ``fill``."""
-    full = _filled(array, 1, LANES, fill)
+def feature_map(array: Array, lanes: int = LANES, fill: float = 0.0) -> Array:
+    """[N, C, H, W] as [N, ceil(C / lanes), H, W, lanes]; channels beyond C are ``fill``."""
+    full = _filled(array, 1, lanes, fill)
     n, channels, height, width = full.shape
-    return np.transpose(full.reshape(n, channels // LANES, LANES, height, width), (0, 1, 3, 4, 2))
+    return np.transpose(full.reshape(n, channels // lanes, lanes, height, width), (0, 1, 3, 4, 2))
 
 
 def panels(weight: Array, lanes: int) -> Array:

@@ -6,7 +6,8 @@ import tvm
 from tvm import relax
 
 from tunesmith.analysis.cpu_model import CpuModel
-from workers.tvm_backend.passes.layout import coded, convolution, grids, norms, operators, reshapes, slices
+from workers.tvm_backend.passes.layout import blocks, coded, convolution, grids, norms, operators, reshapes, slices
+from workers.tvm_backend.passes.layout.blocks import Blocks
 from workers.tvm_backend.passes.layout.expressions import Binding, operator
 from workers.tvm_backend.passes.layout.outlook import Outlook, Role
 from workers.tvm_backend.passes.layout.packing import Packed
@@ -50,9 +51,11 @@ def block(
     builder = relax.BlockBuilder(tvm.IRModule(rest, attrs=mod.attrs))
     with builder.function("main", list(main.params)):
         with builder.dataflow():
-            outlook = Outlook(bindings, main.body.body, lambda value: _role(value, cpu))
+            widest = blocks.widest(cpu, algorithms.bf16, algorithms.int8)
+            kept = blocks.joinable(bindings, widest)
+            outlook = Outlook(bindings, main.body.body, lambda value: _role(value, cpu, kept))
             found = grids.find(bindings) if algorithms.int8 else grids.NO_GRIDS
-            values = Values(builder, main.params, outlook, algorithms, packed or Packed(), cpu, found)
+            values = Values(builder, main.params, outlook, algorithms, packed or Packed(), cpu, found, kept)
             _rebuild(values, bindings)
             result = builder.emit_output(values.plain(main.body.body))
         builder.emit_func_output(result)
@@ -96,8 +99,8 @@ def _plain(values: Values, value: relax.Expr) -> relax.Expr:
     return relax.Call(value.op, [values.plain(arg) for arg in value.args], value.attrs, value.ty_args)
 
 
-def _role(value: relax.Expr, cpu: CpuModel) -> Role:
-    found = convolution.match(value, cpu)
+def _role(value: relax.Expr, cpu: CpuModel, kept: Blocks) -> Role:
+    found = convolution.match(value, cpu, kept)
     if found is not None and not found.takes_blocks:
         return Role.EITHER
     same = found is not None or not operator(value) or operator(value) in operators.RULES or slices.gathers(value)

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import tvm
+from numpy.typing import NDArray
 from tvm import relax
 
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import byte_compute, compute, narrow_compute, packing
+from workers.tvm_backend.passes.layout.blocks import Blocks
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.expressions import Shape, map_shape, numbers, operator, shape, size
 from workers.tvm_backend.passes.layout.grids import NO_GRIDS, Grid, Grids
@@ -72,7 +74,7 @@ class _Value:
 
     Attributes:
         plain: in its own layout.
-        blocked: [N, ceil(C / LANES), H, W, LANES].
+        blocked: [N, ceil(C / lanes), H, W, lanes], ``Blocks`` says how many.
         reshaped: the same elements in the same order under another shape of at most four axes.
         codes: as bytes.
     """
@@ -93,6 +95,7 @@ class Values:
         packed: constants in other shapes.
         cpu: CPU that the function is laid out for.
         grids: which variables of the old function are on a grid.
+        blocks: how many channels are in a block.
     """
 
     def __init__(
@@ -104,9 +107,10 @@ class Values:
         packed: packing.Packed,
         cpu: CpuModel,
         grids: Grids = NO_GRIDS,
+        blocks: Blocks = Blocks(),
     ) -> None:
         self.builder, self.outlook, self.algorithms, self.packed, self.cpu = builder, outlook, algorithms, packed, cpu
-        self.grids = grids
+        self.grids, self.blocks = grids, blocks
         self._values: dict[relax.Var, _Value] = {param: _Value(plain=param) for param in params}
         self._tuples: dict[relax.Var, relax.Tuple] = {}
         self._parts: dict[relax.Var, list[relax.Expr]] = {}
@@ -192,19 +196,27 @@ class Values:
         return value.plain
 
     def blocked(self, expr: relax.Expr) -> relax.Expr:
-        """A feature map of the old function in blocks of LANES channels."""
+        """A feature map of the old function in blocks of channels."""
         if isinstance(expr, tvm.ir.GenericConst):
-            return fold_constants.to_constant(packing.feature_map(fold_constants.constant_array(expr)))
+            return self.blocked_constant(fold_constants.constant_array(expr))
         value, dims = self._values[expr], map_shape(expr)
         assert dims is not None
         if value.codes is not None:
             return self.emit(byte_compute.from_codes, self.blocked_codes(expr), value.codes.scale, value.codes.zero)
         if value.blocked is None:
             if _is_vector(dims):
-                value.blocked = self.in_shape(expr, (dims[0], dims[1] // LANES, 1, 1, LANES))
+                value.blocked = self.in_shape(expr, self._one_pixel(dims))
             else:
-                value.blocked = self.emit(compute.to_blocked, self.plain(expr))
+                value.blocked = self.emit(compute.to_blocked, self.plain(expr), self.blocks.lanes(dims[1]))
         return value.blocked
+
+    def blocked_constant(self, array: NDArray[Any], fill: float = 0.0) -> tvm.ir.GenericConst:
+        """A constant map in blocks of channels; those beyond its own are ``fill``."""
+        return fold_constants.to_constant(packing.feature_map(array, self.blocks.lanes(array.shape[1]), fill))
+
+    def _one_pixel(self, dims: Shape) -> tuple[int, ...]:
+        lanes = self.blocks.lanes(dims[1])
+        return dims[0], dims[1] // lanes, 1, 1, lanes
 
     def is_reshaped(self, expr: relax.Expr) -> bool:
         """Whether there is nothing but another shape of it."""
@@ -285,8 +297,8 @@ class Values:
         if codes.blocked is not None:
             return codes.blocked
         if _is_vector(dims):
-            return self.viewed(codes.plain, (dims[0], dims[1] // LANES, 1, 1, LANES))
-        return self.emit(compute.to_blocked, codes.plain)
+            return self.viewed(codes.plain, self._one_pixel(dims))
+        return self.emit(compute.to_blocked, codes.plain, self.blocks.lanes(dims[1]))
 
     def rounded(self, value: relax.Var) -> relax.Var:
         """A variable of the new function as the bits of bfloat16."""
