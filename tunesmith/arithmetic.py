@@ -10,6 +10,7 @@ from typing import Final
 from tunesmith.names import BF16, FLOAT32, INT8
 
 FLOAT32_BYTES: Final = 4
+WITH_AMX: Final = ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids")
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class NarrowType:
         speed: multiply-adds of the CPU's instruction for them, for each one of float32.
         features: LLVM's names of what brings that instruction, by the bytes of a register; one of them is enough.
         tiles: LLVM's names of what brings a matrix unit for them: all of them are needed.
+        tiled: LLVM's names of CPUs that have it, whatever else is said of them.
         most: multiply-adds of such a unit, for each one of float32.
         products: how the names of families of their products end.
         otherwise: how a CPU without it computes.
@@ -35,6 +37,7 @@ class NarrowType:
     speed: float
     features: Mapping[int, tuple[str, ...]]
     tiles: tuple[str, ...]
+    tiled: tuple[str, ...]
     most: float
     products: str
     otherwise: str
@@ -50,6 +53,7 @@ NARROW: Final[Mapping[str, NarrowType]] = MappingProxyType(
             2.0,
             {64: ("avx512bf16",)},
             ("amx-tile", "amx-bf16"),
+            WITH_AMX,
             16.0,
             "_pairs",
             "float32 on 16-bit storage",
@@ -62,6 +66,7 @@ NARROW: Final[Mapping[str, NarrowType]] = MappingProxyType(
             4.0,
             {64: ("avx512vnni",), 32: ("avxvnni",)},
             ("amx-tile", "amx-int8"),
+            WITH_AMX,
             32.0,
             "_quads",
             "products of 16 or 32 bits",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 
 from tunesmith.errors import PrecisionUnavailable
@@ -14,7 +15,7 @@ PIPELINE = "tunesmith.prepare/7"
 """Version of the preparing passes. A module prepared by other passes has other structural hashes."""
 OLDER = ("tunesmith.prepare/6",)
 """Versions whose logs are still read: tasks that are computed as before have the same hashes."""
-BLOCKED, FAST_MATH, WINOGRAD = "blocked", "fast-math", "winograd"
+BLOCKED, FAST_MATH, WINOGRAD, TILES = "blocked", "fast-math", "winograd", "tiles"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Preparation:
         winograd: convolutions by Winograd's algorithm as well, where that may be faster; only of blocked models.
         bf16: products of operands that are rounded to bfloat16, and maps stored so; only of blocked models.
         int8: products of bytes where a model is quantised, and maps stored so; only of blocked models.
+        tiles: blocks as deep as a tile of a matrix unit for these products; only with bf16 or int8.
     """
 
     blocked: bool = False
@@ -34,6 +36,7 @@ class Preparation:
     winograd: bool = False
     bf16: bool = False
     int8: bool = False
+    tiles: bool = False
 
     @property
     def key(self) -> str:
@@ -44,6 +47,7 @@ class Preparation:
             (WINOGRAD, self.winograd),
             (BF16, self.bf16),
             (INT8, self.int8),
+            (TILES, self.tiles),
         )
         return "+".join([PIPELINE, *(name for name, on in choices if on)])
 
@@ -73,7 +77,9 @@ PLAIN = Preparation()
 """Only what TVM itself would do."""
 
 
-def for_target(kind: str, operator: bool, options: JobOptions = JobOptions()) -> Preparation:
+def for_target(
+    kind: str, operator: bool, options: JobOptions = JobOptions(), tiled: Collection[str] = ()
+) -> Preparation:
     """What suits a target of ``kind``.
 
     Args:
@@ -81,6 +87,7 @@ def for_target(kind: str, operator: bool, options: JobOptions = JobOptions()) ->
         operator: a single operator, whose tensors keep the layouts of its spec.
         options: what the user allows; TVM's space is that of the plain program. A model of precision auto is prepared
             in float32 until that is chosen.
+        tiled: precisions in which the target multiplies in tiles, see ``Target.tiled``.
 
     Raises:
         PrecisionUnavailable: the precision is for models on CPUs in Tunesmith's space, and this is none.
@@ -89,22 +96,28 @@ def for_target(kind: str, operator: bool, options: JobOptions = JobOptions()) ->
         options = options.model_copy(update={"precision": FLOAT32})
     if options.precision != FLOAT32:
         _check_narrow(kind, operator, options)
-        return Preparation(True, options.fast_math, bf16=options.precision == BF16, int8=options.precision == INT8)
+        bf16, int8 = (options.precision == each for each in (BF16, INT8))
+        return Preparation(True, options.fast_math, bf16=bf16, int8=int8, tiles=options.precision in tiled)
     if options.space == TVM_SPACE:
         return PLAIN
     blocked = kind == "llvm" and not operator
     return Preparation(blocked, kind == "llvm" and options.fast_math, blocked and options.winograd)
 
 
-def of_operator(kind: str, spec: OperatorSpec, options: JobOptions = JobOptions()) -> Preparation:
+def of_operator(
+    kind: str, spec: OperatorSpec, options: JobOptions = JobOptions(), tiled: Collection[str] = ()
+) -> Preparation:
     """What suits a single operator: tensors keep their layouts, unless its type asks for a narrow precision.
+
+    Args:
+        kind, options, tiled: see :func:`for_target`.
 
     Raises:
         PrecisionUnavailable: see :func:`for_target`.
     """
     if spec.precision == FLOAT32:
         return for_target(kind, True, options)
-    return for_target(kind, False, options.model_copy(update={"precision": spec.precision}))
+    return for_target(kind, False, options.model_copy(update={"precision": spec.precision}), tiled)
 
 
 def _check_narrow(kind: str, operator: bool, options: JobOptions) -> None:

@@ -16,7 +16,7 @@ from importlib import resources
 from typing import Any
 
 from tunesmith import strict_json
-from tunesmith.arithmetic import FLAGS
+from tunesmith.arithmetic import FLAGS, NARROW
 from tunesmith.errors import InvalidInput, TargetUnavailable, UnknownTarget
 
 MAX_CORES = 4096
@@ -104,6 +104,19 @@ class Target:
     def features(self) -> tuple[str, ...]:
         """What ``mattr`` adds to a CPU."""
         return tuple(each[1:] for each in self.json.get("mattr", ()) if each.startswith("+"))
+
+    @property
+    def tiled(self) -> tuple[str, ...]:
+        """Precisions in which a CPU multiplies in tiles of a matrix unit."""
+        if self.kind != "llvm":
+            return ()
+        named, features = self.json.get("mcpu"), set(self.features)
+        without = {each[1:] for each in self.json.get("mattr", ()) if each.startswith("-")}
+        return tuple(
+            precision
+            for precision, each in NARROW.items()
+            if (named in each.tiled or features.issuperset(each.tiles)) and without.isdisjoint(each.tiles)
+        )
 
     @property
     def num_cores(self) -> int:

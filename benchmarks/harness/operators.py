@@ -38,7 +38,7 @@ class Operator:
         return Space([body.sketch for body in self.bodies.values()])
 
 
-def program(spec: str) -> Extracted:
+def program(spec: str, target: Target) -> Extracted:
     """The operator's one function, prepared by TVM's passes alone, as jobs do it that forbid fast math. Imports TVM.
 
     Raises:
@@ -49,7 +49,7 @@ def program(spec: str) -> Extracted:
     from workers.tvm_backend.passes.extract_tasks import extract_tasks
 
     operator = parse_operator(spec)
-    preparation = of_operator("llvm", operator, JobOptions(fast_math=False))
+    preparation = of_operator("llvm", operator, JobOptions(fast_math=False), target.tiled)
     tasks = extract_tasks(prepare_operator(operator, preparation).module)
     if len(tasks) != 1:
         raise NothingToTune(f"{spec} is {len(tasks)} programs, and a benchmark takes one", field="operator")
@@ -63,5 +63,5 @@ def load(spec: str, target: Target) -> Operator:
     warm(target.kind)
     from workers.tvm_backend.design_space.space import generate
 
-    task = program(spec)
+    task = program(spec, target)
     return Operator(spec, task, {body.hash: body for body in generate(task.module, target)})

@@ -50,8 +50,9 @@ def tune(job: Job) -> None:
 
     from benchmarks.harness.operators import program
     from benchmarks.tuners import evaluator
+    from tunesmith.targets import Target
 
-    task = program(job.operator)
+    task = program(job.operator, Target(job.target))
     builder = ms.builder.LocalBuilder(max_workers=job.threads)
     runner = ms.runner.LocalRunner(f_run_evaluator=evaluator.run)
     with Path(job.events).open("a", encoding="utf-8") as file, ms.Profiler() as profiler:

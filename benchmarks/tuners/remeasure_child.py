@@ -47,7 +47,7 @@ def measure(job: Job) -> dict[str, Any]:
     from benchmarks.harness.operators import program
     from workers.tvm_backend.arguments import random_array
 
-    task = program(job.operator)
+    task = program(job.operator, target)
     arrays = [random_array(spec, number) for number, spec in enumerate(task.workload.args)]
     functions = _built(job, tvm.ir.load_json(task.module.decode()))
     outputs, arguments = {}, {}

@@ -50,16 +50,22 @@ def store_target(session: Session, target_hash: str, json: dict[str, Any], devic
 
 
 def choose_precision(session: Session, job: Job, precision: str, reason: str, preparation: Preparation) -> bool:
-    """Store the precision of a locked job and the model that is prepared in it; True where that is to be imported.
+    """Store the precision of a locked job, and see :func:`prepare_as`."""
+    job.precision, job.precision_reason = precision, reason
+    events.append(session, PrecisionChosen(job.id, precision, reason), job.id)
+    return prepare_as(session, job, preparation)
+
+
+def prepare_as(session: Session, job: Job, preparation: Preparation) -> bool:
+    """Let a locked job tune its model in another preparation; True where the model is to be imported in that.
 
     The job is queued then, as one whose model was just uploaded.
     """
     model = session.get_one(Model, job.model_id)
     own = model if model.variant_of is None else session.get_one(Model, model.variant_of)
     wanted = model_import.prepared(session, own, preparation)
-    job.model_id, job.precision, job.precision_reason = wanted.id, precision, reason
+    job.model_id = wanted.id
     session.flush()
-    events.append(session, PrecisionChosen(job.id, precision, reason), job.id)
     if wanted.state is ModelState.READY:
         return False
     transition(session, job, JobState.QUEUED, attempt=job.attempt + 1, worker=None, deadline=None)

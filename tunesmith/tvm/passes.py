@@ -13,7 +13,7 @@ from tunesmith.operators import looks_like_operator
 from tunesmith.options import JobOptions
 from tunesmith.preparation import Preparation, for_target
 from tunesmith.sdk.sources import shapes, source
-from tunesmith.targets import parse_target
+from tunesmith.targets import Target, parse_target
 from tunesmith.tvm.database import BACKEND, Database
 from workers import in_process
 
@@ -111,5 +111,8 @@ def _preparation(target: Any, database: Database | None, options: JobOptions) ->
     if database is not None and database.preparation is not None:
         return database.preparation
     options.check_values()
-    kind = target.kind.name if isinstance(target, tvm.target.Target) else parse_target(target).kind
-    return for_target(str(kind), False, options)
+    if isinstance(target, tvm.target.Target):
+        known = Target(dict(target.export()))
+        return for_target(known.kind, False, options, known.tiled)
+    spec = parse_target(target)
+    return for_target(spec.kind, False, options, () if spec.target is None else spec.target.tiled)

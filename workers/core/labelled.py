@@ -55,7 +55,7 @@ def of_recordings(folder: Path) -> list[Measured]:
 def _recorded(recording: Recording) -> Measured | None:
     target, operator = Target(json.loads(str(recording.facts["target"]))), parse_operator(recording.name)
     warm(target.kind)
-    preparation = of_operator("llvm", operator, JobOptions(fast_math=False))
+    preparation = of_operator("llvm", operator, JobOptions(fast_math=False), target.tiled)
     (task,) = extract_tasks(prepare_operator(operator, preparation).module)
     bodies = generate(task.module, target)
     if not {sketch.hash for sketch in recording.space.sketches} <= {body.hash for body in bodies}:

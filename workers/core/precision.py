@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
@@ -14,7 +14,7 @@ from tunesmith.arithmetic import NARROW
 from tunesmith.errors import ModelRejected
 from tunesmith.names import FLOAT32, TVM_SPACE
 from tunesmith.options import JobOptions
-from tunesmith.preparation import for_target
+from tunesmith.preparation import Preparation, for_target
 from tunesmith.targets import Target
 from workers.core import ingest
 from workers.core.claims import PrecisionClaim
@@ -36,12 +36,28 @@ class Choice:
 def settle(context: Context, lease: Lease, job: Job, target: Target) -> bool:
     """Choose a job's precision and store it; True where the job waits for its model in that now."""
     choice = _chosen(context, job, target)
-    preparation = for_target(target.kind, False, _in(job.options, choice.precision))
+    preparation = for_target(target.kind, False, _in(job.options, choice.precision), target.tiled)
 
     def store(session: Session) -> bool:
         return job_plan.choose_precision(session, lease.hold(session), choice.precision, choice.reason, preparation)
 
     return context.write(store)
+
+
+def fit_layout(context: Context, lease: Lease, job: Job, target: Target) -> bool:
+    """Let a job have the layout that suits its target; True where it waits for its model in that now.
+
+    When a job is submitted, nobody knows which device ``cpu`` will be.
+    """
+    if job.precision not in NARROW:
+        return False
+    with context.readers() as session:
+        model = by_key.existing(session, Model, job.model_id)
+        known = Preparation.parse(model.preparation)
+    wanted = replace(known, tiles=job.precision in target.tiled)
+    if wanted == known:
+        return False
+    return context.write(lambda session: job_plan.prepare_as(session, lease.hold(session), wanted))
 
 
 def _in(options: JobOptions, precision: str) -> JobOptions:
@@ -55,7 +71,9 @@ def _chosen(context: Context, job: Job, target: Target) -> Choice:
     if wanted:
         with context.readers() as session:
             upload = ingest.upload(context, by_key.existing(session, Model, job.model_id))
-        preparations = [for_target(target.kind, False, _in(job.options, precision)) for precision in wanted]
+        preparations = [
+            for_target(target.kind, False, _in(job.options, precision), target.tiled) for precision in wanted
+        ]
         try:
             tried = context.importing.try_precisions(upload, preparations, job.tolerance)
         except ModelRejected as error:  # float32 is left, in which the model was imported

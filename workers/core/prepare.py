@@ -41,6 +41,9 @@ def prepare_job(context: Context, message: PrepareJob) -> bool:
             return  # it is prepared once its model is imported in that precision
         with context.readers() as session:
             job = by_key.existing(session, Job, message.job_id)
+        if precision.fit_layout(context, lease, job, target):
+            return
+        with context.readers() as session:
             tasks = models.tasks(session, job.model_id)
 
         def prepared(each: tuple[ModelTask, WorkloadRow]) -> PlannedTask:

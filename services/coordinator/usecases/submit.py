@@ -34,7 +34,7 @@ from tunesmith.operators import OperatorSpec, parse_operator
 from tunesmith.preparation import for_target, of_operator
 from tunesmith.resources import JOB, new_id
 from tunesmith.states import JobState, ModelState
-from tunesmith.targets import MAX_SPEC, choose, parse_target
+from tunesmith.targets import MAX_SPEC, Target, choose, parse_target
 
 ROUTE = "POST /v1/jobs"
 MAX_IDEMPOTENCY_KEY = 200
@@ -64,9 +64,9 @@ def submit(context: Context, caller: Caller, request: JobRequest, key: str | Non
             job_id = _remembered(session, caller, key, fingerprint)
             if job_id is not None:
                 return _shown(context, session, job_id), False
-        _check_target(session, request, context.settings.device_timeout)
+        target = _likely_target(session, request, context.settings.device_timeout)
         _check_quota(session, caller, context.settings.max_open_jobs)
-        job = _create(session, caller, request)
+        job = _create(session, caller, request, target)
         if key is not None:
             idempotency.store(session, caller.owner, ROUTE, key, fingerprint, 202, {"id": job.id})
         return _shown(context, session, job.id), True
@@ -142,18 +142,20 @@ def _check_available(request: JobRequest, unavailable: tuple[str, ...]) -> None:
             raise choice_unavailable(field, name)
 
 
-def _check_target(session: Session, request: JobRequest, device_timeout: float) -> None:
-    """Refuse a short name that no live device can stand for. Raises TargetUnavailable.
+def _likely_target(session: Session, request: JobRequest, device_timeout: float) -> Target | None:
+    """What the job will be for as far as it is known; refuses a short name that no live device can stand for.
 
     Any other target waits for a device of its class. So does ``cpu`` while there is no device at all: workers that
     start at the same time as the coordinator report a little later.
+
+    Raises:
+        TargetUnavailable: there is no such device.
     """
     spec = parse_target(request.target)
     if not spec.is_local:
-        return
+        return spec.target
     known = devices.targets_of_kind(session, device_timeout, spec.kind)
-    if known or spec.kind != "llvm":
-        choose(spec, known)
+    return choose(spec, known) if known or spec.kind != "llvm" else None
 
 
 def _check_quota(session: Session, caller: Caller, most: int) -> None:
@@ -166,8 +168,8 @@ def _check_quota(session: Session, caller: Caller, most: int) -> None:
         )
 
 
-def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
-    model, precision = _model(session, caller, request)
+def _create(session: Session, caller: Caller, request: JobRequest, target: Target | None) -> Job:
+    model, precision = _model(session, caller, request, target)
     trials, seconds = request.budget.trials, request.budget.seconds
     if trials is None and seconds is None and request.kind is JobKind.TUNE:
         trials = DEFAULT_TRIALS
@@ -196,10 +198,11 @@ def _create(session: Session, caller: Caller, request: JobRequest) -> Job:
     return job
 
 
-def _model(session: Session, caller: Caller, request: JobRequest) -> tuple[Model, str]:
+def _model(session: Session, caller: Caller, request: JobRequest, target: Target | None) -> tuple[Model, str]:
     """What the job tunes: the user's model, or the variant of it that the target and the user's choices ask for.
 
-    The second value is the precision, which an operator has in its type.
+    The second value is the precision, which an operator has in its type. Where the target is not known yet, its own
+    layout is chosen when the job is prepared.
     """
     spec: OperatorSpec | None = None
     if request.operators is not None:
@@ -210,14 +213,14 @@ def _model(session: Session, caller: Caller, request: JobRequest) -> tuple[Model
     else:
         model = models.visible(session, caller, str(request.model_id))
     _check_usable(model)
-    kind = parse_target(request.target).kind
     if model.source == OPERATORS and spec is None:
         raise InvalidInput(
             f"{model.id} is a list of operators: give the list itself as operators", field="model_id", value=model.id
         )
     if model.source == OPERATOR:
         spec = parse_operator(str(model.operator))
-    wanted = for_target(kind, False, request) if spec is None else of_operator(kind, spec, request)
+    kind, tiled = parse_target(request.target).kind, () if target is None else target.tiled
+    wanted = for_target(kind, False, request, tiled) if spec is None else of_operator(kind, spec, request, tiled)
     model = model_import.prepared(session, model, wanted)
     _check_usable(model)
     return model, request.precision if spec is None else spec.precision

@@ -101,8 +101,8 @@ def default_preparation(model: str, target: Target, options: JobOptions = JobOpt
         PrecisionUnavailable: not in the precision of the options.
     """
     if looks_like_operator(model):
-        return of_operator(target.kind, parse_operator(model), options)
-    return for_target(target.kind, False, options)
+        return of_operator(target.kind, parse_operator(model), options, target.tiled)
+    return for_target(target.kind, False, options, target.tiled)
 
 
 def local_target(spec: str) -> Target:

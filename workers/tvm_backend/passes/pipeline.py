@@ -133,8 +133,8 @@ def _blocked(mod: tvm.IRModule, preparation: Preparation, cpu: CpuModel) -> tupl
         simple = simplified(
             mod, (*single, quantization.rounded, layout.absorb_pads, layout.widen, layout.slice_maps, layout.phases)
         )
-        algorithms = layout.Algorithms(bf16=preparation.bf16, int8=preparation.int8)
-        widest = layout.widest(cpu, preparation.bf16, preparation.int8)
+        widest = layout.depth_of_tiles(preparation.bf16) if preparation.tiles else layout.LANES
+        algorithms = layout.Algorithms(bf16=preparation.bf16, int8=preparation.int8, widest=widest)
         made = lower_model(_laid_out(simple, algorithms, packed, cpu), preparation, widest)
     except Exception as error:
         # Nobody should lose a model to what is meant to make it faster.

@@ -152,7 +152,7 @@ class _Solver:
             rest = [each for each in own if axis in each.axes and each.number != number]
             beside = self._counts(each.number for each in rest)
             for other in others:
-                for mine, theirs in _meetings(block, self._program.bare[other]):
+                for mine, theirs in self._meetings(block, self._program.bare[other]):
                     guess = self._span(self._sizes[at][axis], axis, mine, theirs, (other, shared), beside)
                     if self._accept(number, guess):
                         return
@@ -187,13 +187,13 @@ class _Solver:
             out = out * Tag(known.terms[0].count, True)
         return out.product
 
-
-def _meetings(a: Block, b: Block) -> list[tuple[Index, Index]]:
-    """Pairs of dimensions in which two blocks access the same buffer."""
-    return [
-        (x, y)
-        for mine in (a.write, *a.reads)
-        for theirs in (b.write, *b.reads)
-        if mine.buffer == theirs.buffer
-        for x, y in zip(mine.indices, theirs.indices, strict=True)
-    ]
+    def _meetings(self, a: Block, b: Block) -> list[tuple[Index, Index]]:
+        """Pairs of dimensions in which two blocks access the same tensor."""
+        tensors = self._program.tensors
+        return [
+            (x, y)
+            for mine in (a.write, *a.reads)
+            for theirs in (b.write, *b.reads)
+            if tensors[mine.buffer] == tensors[theirs.buffer]
+            for x, y in zip(mine.indices, theirs.indices, strict=False)  # what shares a lane is left out
+        ]

@@ -95,6 +95,7 @@ class Program:
         places: the program's blocks, in order.
         notes: the root's annotations that are numbers.
         buffers: that the blocks access.
+        tensors: for each of these, whose memory it is; a tensor and its lanes are two buffers.
     """
 
     def __init__(self, body: Any) -> None:
@@ -109,6 +110,7 @@ class Program:
         summed = {loop.number for block in bare for loop in block.loops if loop.reduction}
         self.bare = tuple(_sharing(block, summed) for block in bare)
         self.buffers = tuple(_buffer(*each) for each in self._sources)
+        self.tensors = tuple(key(source) for source, _, _ in self._sources)
 
     @property
     def structure(self) -> list[tuple[int, ...]]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.codes import WEIGHTS
 from workers.tvm_backend.dot.intrinsics import GROUPS
@@ -34,15 +33,9 @@ class Blocks:
         return max(LANES, math.gcd(channels, self.widest))
 
 
-def widest(cpu: CpuModel, bf16: bool, int8: bool) -> int:
-    """Channels that a tile of a matrix unit is deep; ``LANES`` without one.
-
-    Args:
-        bf16, int8: what products are computed in.
-    """
-    if bf16 and cpu.bf16_tiles:
-        return LANES * GROUPS[BITS]
-    return LANES * GROUPS[WEIGHTS] if int8 and cpu.i8_tiles else LANES
+def depth_of_tiles(bf16: bool) -> int:
+    """Channels that a tile of a matrix unit is deep, of pairs of bfloat16 or of bytes."""
+    return LANES * GROUPS[BITS if bf16 else WEIGHTS]
 
 
 def joinable(bindings: list[Binding], most: int) -> Blocks:

@@ -51,8 +51,7 @@ def block(
     builder = relax.BlockBuilder(tvm.IRModule(rest, attrs=mod.attrs))
     with builder.function("main", list(main.params)):
         with builder.dataflow():
-            widest = blocks.widest(cpu, algorithms.bf16, algorithms.int8)
-            kept = blocks.joinable(bindings, widest)
+            kept = blocks.joinable(bindings, algorithms.widest)
             outlook = Outlook(bindings, main.body.body, lambda value: _role(value, cpu, kept))
             found = grids.find(bindings) if algorithms.int8 else grids.NO_GRIDS
             values = Values(builder, main.params, outlook, algorithms, packed or Packed(), cpu, found, kept)

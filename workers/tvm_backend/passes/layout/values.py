@@ -29,11 +29,13 @@ class Algorithms:
         winograd: by Winograd's algorithm where it fits.
         bf16: from operands that are rounded to bfloat16, summed in float32.
         int8: from bytes, summed in int32, where a model is quantised.
+        widest: most channels of a block.
     """
 
     winograd: bool = False
     bf16: bool = False
     int8: bool = False
+    widest: int = LANES
 
 
 @dataclass(frozen=True)
