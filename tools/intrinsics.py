@@ -20,6 +20,7 @@ from workers.tvm_backend.dot.intrinsics import (
     WIDENED_PAIRS,
     Dot,
 )
+from workers.tvm_backend.dot.matrix import ROUNDING
 from workers.tvm_backend.warm import warm
 
 FUNCTION = """
@@ -107,6 +108,42 @@ def _byte(at: int, dtype: str) -> str:
     return found if dtype == WEIGHTS else f'T.reinterpret("int32x{{lanes}}", {found})'
 
 
+ROUNDS = """
+@T.prim_func(s_tir=True)
+def main(
+    C: T.Buffer(({lanes},), "float32", offset_factor=1, scope="local"),
+    D: T.Buffer(({lanes},), "uint16", offset_factor=1),
+) -> None:
+    with T.sblock("root"):
+        T.reads(C[0:{lanes}])
+        T.writes(D[0:{lanes}])
+{body}
+"""
+EACH_ROUNDED = """
+        for i in T.serial(0, {lanes}):
+            with T.sblock("round"):
+                vi = T.axis.spatial({lanes}, i)
+                D[vi] = T.Cast("uint16", T.Select(
+                    T.uint32(0x7F800000) < T.bitwise_and(T.reinterpret("uint32", C[vi]), T.uint32(0x7FFFFFFF)),
+                    T.uint32(0x7FC0),
+                    T.shift_right(
+                        T.reinterpret("uint32", C[vi])
+                        + T.bitwise_and(
+                            T.shift_right(T.reinterpret("uint32", C[vi]), T.uint32(16)), T.uint32(1)
+                        )
+                        + T.uint32(0x7FFF),
+                        T.uint32(16),
+                    ),
+                ))
+"""
+ALL_ROUNDED = """
+        D[T.ramp(0, 1, {lanes})] = T.call_pure_extern(
+            "uint16x{lanes}", "ts_bf16_round", C.vload([0], "float32x{lanes}")
+        )
+"""
+BOTH = EACH_ROUNDED, ALL_ROUNDED
+
+
 def main() -> None:
     """The command."""
     metaschedule.INTRINSICS.write_text(json.dumps(as_texts(), separators=(",", ":")) + "\n", encoding="utf-8")
@@ -120,7 +157,18 @@ def as_texts() -> dict[str, list[Any]]:
         name: [*(intrinsics_of_tiles.with_names(_text(each)) for each in texts), sizes]
         for name, (*texts, sizes) in intrinsics_of_tiles.all_texts().items()
     }
-    return {dot.name: [_json(dot, COMPUTES), _json(dot, _implementation(dot))] for dot in ALL} | rows | tiles
+    rounds = [_text(ROUNDS.format(lanes=ROUNDING.lanes, body=body.format(lanes=ROUNDING.lanes))) for body in BOTH]
+    dots = {dot.name: [_json(dot, COMPUTES), _json(dot, _implementation(dot))] for dot in ALL}
+    return _once(dots | rows | {ROUNDING.name: rounds} | tiles)
+
+
+def _once(found: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Texts of what is computed, of equal ones all but the first by the name of that."""
+    first: dict[str, str] = {}
+    return {
+        name: [what if (same := first.setdefault(what, name)) == name else same, *rest]
+        for name, (what, *rest) in found.items()
+    }
 
 
 def _implementation(dot: Dot) -> str:

@@ -29,7 +29,8 @@ COMPILE_SCRIPT = _TEMPLATES / "compile.py"
 INTRINSICS_FILE = "intrinsics.json"
 INTRINSICS = _TEMPLATES / INTRINSICS_FILE
 """TVM's JSON of the tensor intrinsics of Tunesmith's rules, by name: what each computes, and how. One that serves
-several sizes has a list of these as a third part, and their names in braces in its own name and texts."""
+several sizes has a list of these as a third part, and their names in braces in its own name and texts. One that
+computes what another does has the name of that in the place of the first text."""
 INTRINSIC = re.compile(r'"(ts_\w+)"')
 """The name of one of them in a trace."""
 _README = _TEMPLATES / "README.md"
@@ -65,8 +66,9 @@ class DatabaseRecord:
 
 def intrinsics(wanted: Container[str]) -> dict[str, list[str]]:
     """The tensor intrinsics of Tunesmith's rules that are wanted: by name, what each computes and how."""
-    found = {}
-    for name, (what, how, *sizes) in _known_intrinsics().items():
+    known, found = _known_intrinsics(), {}
+    for name, (what, how, *sizes) in known.items():
+        what = known[what][0] if what in known else what
         for values in sizes[0] if sizes else [{}]:
             if (sized := _sized(name, values)) in wanted:
                 found[sized] = [_sized(what, values), _sized(how, values)]

@@ -59,7 +59,7 @@ def _counted(nest: Nest, costs: Costs, cpu: CpuModel) -> dict[str, float]:
     found["parallel.grain"] = _log(math.prod(extents) / tasks)
     found["vector.length"] = _log(math.prod(each for each, mine in zip(extents, vector, strict=True) if mine))
     task = [(loop, each) for loop, each, mine in zip(block.loops, extents, parallel, strict=True) if not mine]
-    found["task.bytes"] = _log(_all_touched(nest, block, task, cpu))
+    found["task.bytes"] = _log(_all_touched(nest, block, task, cpu, local=True))
     for level in range(LEVELS):
         moved = _moved(nest, block, extents, cpu, cpu.cache_share * cpu.caches[level].size)
         found[f"cache{level}.moved"] = _log(moved)
@@ -74,6 +74,8 @@ def _moved(nest: Nest, block: Block, extents: list[int], cpu: CpuModel, size: fl
             break
     total = 0.0
     for number, access in enumerate((block.write, *block.reads)):
+        if nest.buffers[access.buffer].local:
+            continue
         axes = {axis for index in access.indices for axis, _ in index.strides}
         movers = [at for at in range(place) if axes & set(block.loops[at].axes) and extents[at] > 1]
         times = math.prod(extents[: movers[-1] + 1]) if movers else 1
@@ -83,9 +85,10 @@ def _moved(nest: Nest, block: Block, extents: list[int], cpu: CpuModel, size: fl
     return total
 
 
-def _all_touched(nest: Nest, block: Block, inside: list[tuple[Loop, int]], cpu: CpuModel) -> float:
+def _all_touched(nest: Nest, block: Block, inside: list[tuple[Loop, int]], cpu: CpuModel, local: bool = False) -> float:
     ranges = _ranges(block, inside)
-    return sum(_touched(nest.buffers[each.buffer], each, ranges, cpu) for each in (block.write, *block.reads))
+    kept = [each for each in (block.write, *block.reads) if local or not nest.buffers[each.buffer].local]
+    return sum(_touched(nest.buffers[each.buffer], each, ranges, cpu) for each in kept)
 
 
 def _ranges(block: Block, inside: list[tuple[Loop, int]]) -> list[float]:

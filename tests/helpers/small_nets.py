@@ -111,6 +111,22 @@ def residual_trunk(net: Net) -> str:
     return net.op("Concat", net.op("Relu", net.depthwise(y)), net.op("Relu", net.conv(y, 16, 1)), axis=1)
 
 
+def wide_trunk(net: Net, channels: int) -> str:
+    """Maps of so many channels and more: a strided convolution, a pool, a sum, parts that are joined, a slice."""
+    y = net.op("Relu", net.conv("x", channels, 3, strides=[2, 2]))
+    y = net.op("MaxPool", y, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    y = net.op("Relu", net.op("Add", net.conv(y, channels), y))
+    y = net.op("Concat", net.op("Relu", net.conv(y, channels, 1)), net.op("Relu", net.depthwise(y)), axis=1)
+    return net.op("Relu", net.conv(y, channels + 16, 1))
+
+
+def blocks(module: bytes) -> set[int]:
+    """Channels of the blocks in which the maps of ``main`` lie."""
+    found = [binding.var.ty for block in tir.load_module(module)["main"].body.blocks for binding in block.bindings]
+    last = {int(kind.shape.values[-1]) for kind in found if getattr(kind, "ndim", 0) == 5}
+    return {channels for channels in last if channels > 4}  # fewer are what shares a lane
+
+
 def bare(name: str) -> str:
     """The name of a function without the numbers that tell those of one name apart."""
     return re.sub(r"\d+(?=_|$)", "", name)

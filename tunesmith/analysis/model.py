@@ -61,13 +61,14 @@ class Costs:
         nest, choice, cpu: as given.
         n: number of candidates.
         values: what the knobs decide.
-        resident: bytes of all buffers whose sizes are known.
+        resident: bytes of all buffers whose sizes are known, but for local ones.
     """
 
     def __init__(self, nest: Nest, knobs: Sequence[Knob], choice: Ints, cpu: CpuModel) -> None:
         self.nest, self.choice, self.cpu, self.n = nest, choice, cpu, len(choice)
         self.values = values_of(nest, knobs, choice)
-        self.resident = float(sum(np.prod(b.shape, dtype=np.float64) * b.element_bytes for b in nest.buffers))
+        kept = [b for b in nest.buffers if not b.local]
+        self.resident = float(sum(np.prod(b.shape, dtype=np.float64) * b.element_bytes for b in kept))
 
     @functools.cached_property
     def parts(self) -> list[Part]:

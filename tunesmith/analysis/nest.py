@@ -105,11 +105,13 @@ class Buffer:
 
     Attributes:
         shape: 0 for a dimension that decisions change.
+        local: it is of one thread, and as large as what is in use at a time: registers or the first cache hold it.
     """
 
     name: str
     shape: tuple[int, ...]
     element_bytes: int
+    local: bool = False
 
 
 @dataclass(frozen=True)

@@ -180,10 +180,15 @@ class Shape:
     def _held(self) -> tuple[Floats, Floats]:
         """Bytes that all accesses touch from each place inwards, and bytes that are moved if a cache holds these.
 
-        A result counts twice among the latter. Both are float64 [places, n].
+        A result counts twice among the latter, what is local not at all. Both are float64 [places, n].
         """
-        touched = [found * times for found, times in self.loaded]
-        return np.add.reduce([found for found, _ in self.loaded]), np.add.reduce([*touched, touched[0]])
+        held, moved = np.zeros_like(self.before), np.zeros_like(self.before)
+        accesses = self.block.write, *self.block.reads
+        for at, (access, (found, times)) in enumerate(zip(accesses, self.loaded, strict=True)):
+            if not self.buffers[access.buffer].local:
+                held += found
+                moved += found * times * (1 if at else 2)
+        return held, moved
 
     def traffic(self, size: float) -> Floats:
         """Bytes that a cache of ``size`` bytes fetches and writes back; a result counts twice.

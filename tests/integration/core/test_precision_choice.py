@@ -15,6 +15,7 @@ from db.models import Event, Job, JobTask, Model
 from db.transactions.transitions import transition
 from tunesmith.errors import ModelRejected
 from tunesmith.messages import IngestModel, PrepareJob
+from tunesmith.options import JobOptions
 from tunesmith.preparation import for_target
 from tunesmith.states import JobState
 from tunesmith.targets import Target
@@ -27,6 +28,7 @@ from workers.core.precision import choose, unavailable
 pytestmark = pytest.mark.parallel
 
 NARROW = '{"kind": "llvm", "mcpu": "znver4", "num-cores": 2}'
+TILED = '{"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2}'
 CHOSEN = r"auto chose bf16 \(bf16: rms 0\.\d+ % of float32's outputs, 1 % allowed; int8: the model is not quantised\)"
 
 
@@ -69,6 +71,23 @@ def test_a_job_gets_the_precision_that_was_chosen(imported: Context, monkeypatch
 
     monkeypatch.setattr(Importing, "try_precisions", broken)
     stays_in_float32(imported, "j3", NARROW, "the import was stopped after 600 s")
+
+
+def test_a_model_is_laid_out_for_the_matrix_unit_of_its_target(imported: Context) -> None:
+    with imported.sessions.begin() as session:
+        key = for_target("llvm", False, JobOptions(precision="bf16")).key
+        session.add(Model(id="m2", name="net", source="onnx", sha256="0" * 64, preparation=key, variant_of="m1"))
+    core_flow.add_job(imported, target=TILED, precision="bf16", model_id="m2")
+    assert prepare.prepare_job(imported, PrepareJob(job_id="j1", attempt=1))
+    job = row(imported, Job, "j1")
+    variant = row(imported, Model, job.model_id)
+    assert (job.state, job.attempt, variant.variant_of) == (JobState.QUEUED, 2, "m1")
+    assert variant.preparation == f"{key}+tiles"
+    assert ingest.import_model(imported, IngestModel(model_id=variant.id, attempt=1))
+    with imported.sessions.begin() as session:
+        transition(session, session.get_one(Job, "j1"), JobState.PREPARING)
+    assert prepare.prepare_job(imported, PrepareJob(job_id="j1", attempt=2))
+    assert row(imported, Job, "j1").state is JobState.RUNNING
 
 
 def stays_in_float32(imported: Context, job_id: str, target: str, why: str) -> None:

@@ -4,6 +4,7 @@ import functools
 from pathlib import Path
 
 import numpy as np
+import pair_tasks
 import pytest
 from effort import THOROUGH, examples
 from slow_rows import expected, read_nest
@@ -178,6 +179,17 @@ def test_our_sketches_of_a_blocked_network_are_all_understood(tmp_path: Path) ->
         assert all(nests.nest(each, ()) is not None for each in own), task.workload.name
         seen += len(own)
     assert seen > 10
+
+
+def test_bands_of_a_narrow_convolution_are_understood() -> None:
+    task = pair_tasks.convolution((1, 2, 12, 14), 2, (3, 3), padding=(1, 1, 1, 1))
+    for cpu in ("znver4", "skylake-avx512", "sapphirerapids"):
+        target = Target({"kind": "llvm", "mcpu": cpu, "num-cores": 2})
+        bodies = space.generate(task.module, target)
+        nests = space.TraceSpace(task.module, target, bodies).nests
+        own = [body for body in bodies if not nests.structural(body.hash)]
+        assert own
+        assert all(nests.nest(body.hash, ()) is not None for body in own), cpu
 
 
 def test_a_formula_is_all_of_its_arithmetic() -> None:

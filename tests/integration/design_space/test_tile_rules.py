@@ -94,6 +94,8 @@ def test_the_compiled_code_multiplies_on_the_unit_alone(target: Target) -> None:
     text = str(tvm.compile(mods[0], target=tir.tvm_target(target)).mod.inspect_source("asm"))
     assert UNIT.search(text)
     assert "tilestored" in text
+    assert ("vcvtneps2bf16" in text) == ("avx512bf16" in str(target.json) or target is SAPPHIRE)
+    assert "vpmovdw" not in text or target is not SAPPHIRE, "nothing is rounded by integers"
     assert not re.search(r"\bvfn?madd|\bvdpbf16ps|\bcallq?\b.*ts_amx_(?:zero|store|bf16)", text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
-from small_nets import Array, Net, by_onnxruntime, calls, residual_trunk, run_network
+from small_nets import Array, Net, blocks, by_onnxruntime, calls, residual_trunk, run_network, wide_trunk
 
 from tunesmith.errors import PrecisionUnavailable, UnsupportedOperator
 from tunesmith.preparation import Preparation
@@ -69,10 +70,10 @@ def output_step(path: Path) -> float:
     return float(numpy_helper.to_array(scale))
 
 
-def compared(path: Path) -> tuple[pipeline.Prepared, float]:
+def compared(path: Path, preparation: Preparation = INT8) -> tuple[pipeline.Prepared, float]:
     """The prepared model, and how far its result is from onnxruntime's, in steps of the output."""
     x = np.random.default_rng(2).standard_normal(SHAPE, np.float32)
-    made = pipeline.prepare(import_model.import_model(path, "onnx"), INT8)
+    made = pipeline.prepare(import_model.import_model(path, "onnx"), preparation)
     (ours,), (theirs,) = run_network(made, x), by_onnxruntime(path, x)
     assert np.ptp(theirs) > 20 * output_step(path)
     return made, float(np.abs(ours - theirs).max()) / output_step(path)
@@ -82,6 +83,16 @@ def test_a_network_is_onnxruntimes_on_bytes(net: Path) -> None:
     made, steps = compared(quantised(net, QuantFormat.QDQ, per_channel=True))
     assert steps < 1.01, "one rounding at the end may fall otherwise"
     on_bytes(made)
+
+
+def test_blocks_are_as_deep_as_a_tile_where_channels_allow(tmp_path: Path) -> None:
+    net = Net(*SHAPE)
+    y = net.op("Flatten", net.op("GlobalAveragePool", wide_trunk(net, 128)))
+    path = net.save(tmp_path / "model.onnx", net.op("Gemm", y, net.random(144, 10), net.random(10)))
+    path = quantised(path, QuantFormat.QDQ, per_channel=True)
+    made, steps = compared(path, replace(INT8, tiles=True))
+    assert steps < 1.01
+    assert blocks(made.module) == {64, 16}, "144 channels are nine blocks of 16"
 
 
 def test_both_notations_make_the_same(net: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import exported
@@ -13,7 +13,7 @@ import pytest
 import torch
 from encoders import Encoder, save
 from layout_nets import shuffled
-from small_nets import Array, Net, by_onnxruntime, calls, residual_trunk, run_network
+from small_nets import Array, Net, blocks, by_onnxruntime, calls, residual_trunk, run_network, wide_trunk
 
 from tunesmith.preparation import Preparation
 from workers.tvm_backend.warm import warm
@@ -77,6 +77,23 @@ def test_results_are_within_a_hundredth_of_float32(case: Case) -> None:
     (ours,) = run_network(case.made, case.x)
     close(ours, case.right, 1e-2)
     assert np.abs(ours - case.right).max() > 1e-4 * np.abs(case.right).max(), "they are rounded"
+
+
+def test_blocks_are_as_deep_as_a_tile_where_channels_allow(tmp_path: Path) -> None:
+    net = Net(1, 3, 29, 31)
+    y = net.op("Flatten", net.op("GlobalAveragePool", wide_trunk(net, 64)))
+    path = net.save(tmp_path / "model.onnx", net.op("Gemm", y, net.random(80, 10), net.random(10)))
+    made = pipeline.prepare(import_model.import_model(path, "onnx"), replace(BF16, tiles=True))
+    assert blocks(made.module) == {32, 16}, "80 channels are five blocks of 16"
+    x = net.rng.standard_normal((1, 3, 29, 31)).astype(np.float32)
+    close(run_network(made, x)[0], by_onnxruntime(path, x)[0], 0.02)
+
+
+def test_maps_that_would_not_join_have_blocks_that_do(tmp_path: Path) -> None:
+    net = Net(*SHAPE)
+    path = net.save(tmp_path / "model.onnx", net.conv(residual_trunk(net), 32, 1))
+    made = pipeline.prepare(import_model.import_model(path, "onnx"), replace(BF16, tiles=True))
+    assert blocks(made.module) == {16}, "32 and 16 channels are joined"
 
 
 def test_groups_are_products_of_bits(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_programs_that_do_not_match_are_not_joined(
 ) -> None:
     lower, made = pipeline.lower_model, []
 
-    def lower_again(mod: tvm.IRModule, preparation: Preparation) -> tvm.IRModule:
+    def lower_again(mod: tvm.IRModule, preparation: Preparation, *_: int) -> tvm.IRModule:
         made.append(lower(mod, preparation))
         if len(made) == 1:
             return made[0]

@@ -14,7 +14,9 @@ from tunesmith.operators import parse_operator
 from tunesmith.options import JobOptions
 from tunesmith.preparation import OLDER, PIPELINE, PLAIN, Preparation, for_target, of_operator
 
-EVERY = [Preparation(*choice) for choice in itertools.product((False, True), repeat=5)]
+EVERY = [Preparation(*choice) for choice in itertools.product((False, True), repeat=6)]
+MADE = [made for made in EVERY if made.bf16 + made.int8 <= 1]
+"""Those that targets get."""
 
 
 @pytest.mark.parametrize("made", EVERY, ids=lambda made: made.key)
@@ -32,7 +34,7 @@ def test_keys_differ_and_name_the_pipeline() -> None:
     assert len({made.key for made in EVERY}) == len(EVERY)
     assert PLAIN.key == PIPELINE
     assert all(made.key.startswith(PIPELINE) for made in EVERY)
-    assert max(len(made.key) for made in EVERY) <= 60  # the column of the database
+    assert max(len(made.key) for made in MADE) <= 60  # the column of the database
 
 
 @given(st.one_of(st.text(), st.sampled_from(EVERY).map(lambda made: f"{made.key}+other")))
@@ -72,6 +74,8 @@ def test_narrow_precision_is_for_models_on_cpus(precision: str) -> None:
     narrow = JobOptions(precision=precision)
     assert for_target("llvm", False, narrow).key == f"{PIPELINE}+blocked+fast-math+{precision}"
     assert for_target("llvm", False, narrow).precision == precision
+    assert for_target("llvm", False, narrow, (precision,)).key == f"{PIPELINE}+blocked+fast-math+{precision}+tiles"
+    assert not for_target("llvm", False, JobOptions(), (precision,)).tiles, "float32 is for vectors"
     for kind, operator, options, why in (
         ("cuda", False, narrow, "the target is of kind cuda"),
         ("llvm", True, narrow, "a single operator"),

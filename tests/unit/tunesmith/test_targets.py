@@ -169,6 +169,20 @@ def test_a_host_serves_every_number_of_cores_up_to_its_own() -> None:
     assert cpu_class("znver5", 3) in local_cpu_classes("znver5", 8)
 
 
+@pytest.mark.parametrize(
+    ("mcpu", "features", "tiled"),
+    [
+        ("rocketlake", ["+amx-tile", "+amx-bf16", "+amx-int8"], ("bf16", "int8")),
+        ("rocketlake", ["+amx-tile", "+amx-int8"], ("int8",)),
+        ("sapphirerapids", [], ("bf16", "int8")),
+        ("sapphirerapids", ["-amx-bf16"], ("int8",)),
+        ("znver5", ["+avx512bf16"], ()),
+    ],
+)
+def test_a_matrix_unit_is_known_by_name_or_by_features(mcpu: str, features: list[str], tiled: tuple[str, ...]) -> None:
+    assert Target({"kind": "llvm", "mcpu": mcpu, "mattr": features, "num-cores": 2}).tiled == tiled
+
+
 def test_what_a_processor_can_do_beyond_its_name_is_part_of_its_class() -> None:
     target = Target(
         {"kind": "llvm", "mcpu": "rocketlake", "mattr": ["+amx-tile", "+avx512bf16", "-fma"], "num-cores": 2}

@@ -29,7 +29,8 @@ def rounded(value: Any) -> Any:
     odd = (whole >> tirx.const(16, "uint32")) & tirx.const(1, "uint32")
     nearest = (whole + odd + tirx.const(0x7FFF, "uint32")) >> tirx.const(16, "uint32")
     # Adding to a NaN's bits could make a zero of it. It is told by its bits: TVM takes value == value for true.
-    is_nan = (whole & tirx.const(0x7FFFFFFF, "uint32")) > tirx.const(INFINITY, "uint32")
+    # It is written as TVM simplifies it, so that a rule knows it again.
+    is_nan = tirx.LT(tirx.const(INFINITY, "uint32"), whole & tirx.const(0x7FFFFFFF, "uint32"))
     return tirx.Select(is_nan, tirx.const(QUIET_NAN, "uint32"), nearest).astype(BITS)
 
 

@@ -15,10 +15,12 @@ from workers.tvm_backend import tir
 from workers.tvm_backend.design_space.nests.lanes import Lanes, of_lanes
 from workers.tvm_backend.dot.intrinsics import BY_NAME, LANE_BYTES, Dot
 from workers.tvm_backend.dot.marks import MARK
-from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, STAGES, MatrixDot
+from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, ROUNDING, STAGES, MatrixDot
 
 KINDS = (Kind.SERIAL, Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED)
 """By the numbers of TVM's ``ForKind``."""
+LOCAL = "local"
+"""Scope of a buffer of one thread."""
 REDUCTION = 2
 """TVM's number of an axis that is summed over."""
 ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min", "Select", "Cast"})
@@ -239,6 +241,8 @@ def _marked(statement: Any, loops: tuple[RealLoop, ...], counter: _Counter, name
     if name in BY_NAME:  # lanes, and what shares one
         lane, pair = _loop(statement, counter, Kind.VECTOR), statement.body
         return Place(pair.body, (*loops, lane), BY_NAME[name], pair.loop_var)
+    if name == ROUNDING.name:
+        return Place(statement.body, (*loops, _loop(statement, counter, Kind.VECTOR)), ROUNDING)
     rows, lane = _loop(statement, counter, Kind.UNROLLED), _loop(statement.body, counter, Kind.VECTOR)
     inner = statement.body.body
     if name in STAGES:
@@ -262,11 +266,12 @@ def _number(value: Any) -> int:
 def _buffer(source: Any, lanes: Lanes, group: int) -> Buffer:
     """A buffer, or what it is to an instruction: of 32-bit lanes that its last dimension, or a part of it, shares."""
     shape, size = tuple(_number(each) for each in source.ty.shape), _bytes(str(source.ty.dtype))
+    local = str(source.scope()) == LOCAL
     if lanes is Lanes.DIMENSION:
-        return Buffer(str(source.name), shape[:-1], LANE_BYTES)
+        return Buffer(str(source.name), shape[:-1], LANE_BYTES, local)
     if lanes is Lanes.PART:
-        return Buffer(str(source.name), (*shape[:-1], shape[-1] // group), LANE_BYTES)
-    return Buffer(str(source.name), shape, size)
+        return Buffer(str(source.name), (*shape[:-1], shape[-1] // group), LANE_BYTES, local)
+    return Buffer(str(source.name), shape, size, local)
 
 
 def _bytes(dtype: str) -> int:

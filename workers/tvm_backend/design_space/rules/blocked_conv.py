@@ -16,7 +16,7 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
-from workers.tvm_backend.design_space.rules import padding
+from workers.tvm_backend.design_space.rules import padding, rounding
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import axes_of, only
 from workers.tvm_backend.design_space.rules.convolution import TiledLoops, in_threads, operands
@@ -216,7 +216,8 @@ def _schedule(sch: Schedule, plan: BlockedConvPlan) -> None:
     if plan.dot is not None:
         place_widening(sch, block, plan.dot)
     copies = padding.copies(sch, block)
-    last = fold(sch, block)
+    rounded = rounding.find(sch, block) if plan.matrix else None
+    last = fold(sch, block, rounded)
     written = sch.cache_write(block, 0, "local")
     moved = sch.cache_write(block, 0, "local") if plan.matrix else None
     loops = _tile(sch, block, plan)
@@ -226,8 +227,11 @@ def _schedule(sch: Schedule, plan: BlockedConvPlan) -> None:
     for name in copies:
         padding.place(sch, sch.get_sblock(name), plan.vector, threads if plan.bands else None)
     sch.unroll(loops.kernel)
-    sch.split(sch.get_loops(written)[-1], [None, plan.vector], preserve_unit_iters=True)
-    innermost(sch, written, 5)
+    if rounded is not None:
+        rounding.place(sch, written, rounded, loops.columns, 5)
+    else:
+        sch.split(sch.get_loops(written)[-1], [None, plan.vector], preserve_unit_iters=True)
+        innermost(sch, written, 5)
     if plan.matrix is not None:
         *around, rows, _, _, _ = sch.get_loops(block)[-7:]
         in_tiles(sch, block, moved, 3, loops.reduction, TileLoops(tuple(around), rows), plan.matrix)

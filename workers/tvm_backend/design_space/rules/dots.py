@@ -15,7 +15,7 @@ from workers.tvm_backend.design_space.rules.registers import innermost
 from workers.tvm_backend.dot.bits import BITS, widened_load
 from workers.tvm_backend.dot.intrinsics import ALL, BY_NAME, Dot, register
 from workers.tvm_backend.dot.marks import MARK
-from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, STAGES
+from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, ROUNDING, STAGES
 
 IMPORT = "pragma_import_llvm"
 POSTPROC = "TensorizeDots"
@@ -98,7 +98,7 @@ def tensorize(sch: Schedule) -> bool:
 
 def dot_named(name: str) -> Dot:
     """The instruction that a mark names, or that its accumulators are for."""
-    return BY_NAME.get(name) or MATRIX_BY_NAME.get(name) or STAGES[name]
+    return BY_NAME.get(name) or MATRIX_BY_NAME.get(name) or (ROUNDING if name == ROUNDING.name else STAGES[name])
 
 
 def _mark_of(sch: Schedule, loop: Any) -> str | None:

@@ -10,7 +10,7 @@ from tvm.s_tir import Schedule
 
 def foldable(sch: Schedule, block: Any) -> bool:
     """Whether all that follows ``block`` is element by element and ends in one result."""
-    names = _consumers(sch, block)
+    names = consumers(sch, block)
     followers = [sch.get_sblock(name) for name in names]
     made = [sch.get(each).writes[0].source for each in (block, *followers)]
     outputs = [str(sch.get(each).name_hint) for each in sch.get_output_blocks(sch.get_sblock("root"))]
@@ -18,26 +18,30 @@ def foldable(sch: Schedule, block: Any) -> bool:
     return len(ends) == 1 and all(_elementwise(sch.get(each), made) for each in followers)
 
 
-def fold(sch: Schedule, block: Any) -> str | None:
+def fold(sch: Schedule, block: Any, apart: str | None = None) -> str | None:
     """Put everything that follows ``block`` into the last of those blocks; its name, None when nothing follows.
 
     ``foldable`` tells whether that can be done.
+
+    Args:
+        apart: the last stage, where it is to stay by itself.
     """
-    outputs = [str(sch.get(each).name_hint) for each in sch.get_output_blocks(sch.get_sblock("root"))]
+    ends = sch.get_output_blocks(sch.get_sblock("root")) if apart is None else sch.get_producers(sch.get_sblock(apart))
+    outputs = [str(sch.get(each).name_hint) for each in ends]
     for name in _beside(sch, block):
         sch.compute_inline(sch.get_sblock(name))
     last = None
-    for name in _consumers(sch, block):
+    for name in consumers(sch, block):
         if name in outputs:
             last = name
-        else:
+        elif name != apart:
             sch.compute_inline(sch.get_sblock(name))
     return last
 
 
 def _beside(sch: Schedule, block: Any) -> list[str]:
     """Names of the blocks that only what follows reads, such as the reshape of a residual."""
-    followers = _consumers(sch, block)
+    followers = consumers(sch, block)
     known = {str(sch.get(block).name_hint), *followers, *_reached(sch, block, sch.get_producers)}
     found = dict.fromkeys(
         name for follower in followers for name in _reached(sch, sch.get_sblock(follower), sch.get_producers)
@@ -45,7 +49,7 @@ def _beside(sch: Schedule, block: Any) -> list[str]:
     return [name for name in found if name not in known]
 
 
-def _consumers(sch: Schedule, block: Any) -> list[str]:
+def consumers(sch: Schedule, block: Any) -> list[str]:
     """Names of the blocks that follow, directly or not."""
     return _reached(sch, block, sch.get_consumers)
 

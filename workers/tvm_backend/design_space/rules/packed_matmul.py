@@ -15,6 +15,7 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
+from workers.tvm_backend.design_space.rules import rounding
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import Contraction, find
 from workers.tvm_backend.design_space.rules.dots import dot_of, place_widening, seen_by_tiles, widening
@@ -105,14 +106,15 @@ def _schedule(sch: Schedule, plan: ProductPlan) -> None:
     elif plan.made:
         _widen_rows(sch, block, plan)
     axes = _packed_axes(sch, block, found) if packs else None
-    last = fold(sch, block)
+    rounded = rounding.find(sch, block) if plan.matrix and not plan.ragged else None
+    last = fold(sch, block, rounded)
     if plan.ragged:
         _pad(sch, block, plan)
     pack = None if axes is None else _packed(sch, block, plan, axes)
     written = _write_back(sch, block, plan)
     if last is not None:
         sch.reverse_compute_inline(sch.get_sblock(last))
-    arrange(sch, block, written, pack, plan)
+    arrange(sch, block, written, pack, plan, rounded)
 
 
 def _pad(sch: Schedule, block: Any, plan: ProductPlan) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
+from workers.tvm_backend.design_space.rules import rounding
 from workers.tvm_backend.design_space.rules.contraction import Contraction, axes_of
 from workers.tvm_backend.design_space.rules.dots import accumulate
 from workers.tvm_backend.design_space.rules.matrix import TileLoops, in_tiles
@@ -115,13 +116,16 @@ class Pack:
     shared: bool = False
 
 
-def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: ProductPlan) -> None:
+def arrange(
+    sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: ProductPlan, rounded: str | None = None
+) -> None:
     """Tile a product and everything around it.
 
     Args:
         block: the product, into a local buffer.
         written: the stage that writes a tile.
         pack: the stage that packs; None where there is none.
+        rounded: name of the stage that rounds what is written; None where it does that itself.
     """
     moved = sch.cache_write(block, 0, "local") if plan.matrix else None
     loops = _tile(sch, block, plan)
@@ -137,7 +141,10 @@ def arrange(sch: Schedule, block: Any, written: Any, pack: Pack | None, plan: Pr
     else:
         sch.unroll(loops.steps)
         accumulate(sch, block, loops.reduction, 3 if plan.dot is None else 4, plan.dot)
-    _write_back_loops(sch, written, plan)
+    if rounded is not None:
+        rounding.place(sch, written, rounded, loops.rows, len(sch.get(written).iter_vars))
+    else:
+        _write_back_loops(sch, written, plan)
 
 
 def axes_of_result(sch: Schedule, block: Any) -> list[int]:
