@@ -88,6 +88,7 @@ def test_what_has_no_record_is_named_and_what_keeps_its_default_is_not_missing(
     with pytest.raises(NotFound, match=r"functions have no record in .*conv2d.*prepare before all other passes"):
         piped(mod, database)
     assert "have no record: " in str(database.report())
+    assert "no record" in database.report()._repr_html_()  # as a notebook shows it
 
     # A log names the task that keeps its default schedule, an exported folder the functions of its module.
     workloads, lines = (
