@@ -77,7 +77,7 @@ def verify(
     given = read_log(log)
     if not given.records:
         raise InvalidInput(f"{log} has no schedule: every task keeps its default one", field="log", value=str(log))
-    cores = threads or _threads(given.records[0].target)
+    cores = threads or threads_of(given.records[0].target)
     with libraries_are_quiet(), shown("verifying", as_json) as display:
         found = []
         for each in check(given.records, given.names, cores):
@@ -118,10 +118,10 @@ def judge(name: str, record: DatabaseRecord, timed: Future[Timed]) -> Checked:
     return Checked(name, record.hash, rank, before, now, default, apart.value, found.error, waiting=found.waiting)
 
 
-def _threads(target: Mapping[str, object]) -> int:
+def threads_of(target: Mapping[str, object]) -> int:
     """Threads of a log's target. Raises TargetUnavailable for what is no CPU, or has more cores than there are."""
     if target.get("kind") != "llvm":
-        detail = f"verify measures on this machine's CPU, and the log is for {target.get('kind')}"
+        detail = f"schedules are measured on this machine's CPU, and the log is for {target.get('kind')}"
         raise TargetUnavailable(detail, field="log", value=target.get("kind"))
     wanted, here = int(str(target.get("num-cores") or visible_cores())), visible_cores()
     if wanted > here:

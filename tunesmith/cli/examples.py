@@ -97,6 +97,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "bench yardstick": ("tunesmith bench yardstick --runs 1",),
     "bench gpu": ("tunesmith bench gpu", "tunesmith bench gpu --operator gemm:4096x4096x4096:float16"),
     "bench measure": ("tunesmith bench measure --quick",),
+    "bundle": ("tunesmith bundle JOB -o result.zip", "tunesmith bundle best.jsonl --model model.onnx -o result.zip"),
+    "rerun": ("tunesmith rerun result.zip",),
     "prune": ("tunesmith prune --job-days 30 --dry-run",),
     "backup": ("tunesmith backup tunesmith.tar.gz",),
     "restore": ("tunesmith restore tunesmith.tar.gz --data-dir fresh",),

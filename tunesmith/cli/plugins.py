@@ -48,6 +48,8 @@ SERVER_COMMANDS = {
     "compile": "Compile a model with its tuned schedules.",
     "compare": "Compare a model's latency between runtimes.",
     "verify": "Measure a log's champions again.",
+    "bundle": "Put all that a result needs into an archive.",
+    "rerun": "Make a bundle's result again.",
     "doctor": "Check the installation.",
     "bench": "Run the benchmarks.",
     "prune": "Remove old jobs, events and unused blobs.",
@@ -60,6 +62,7 @@ MODULES = {
     **dict.fromkeys(("prune", "backup", "restore"), "services.embedded.commands_data"),
     **dict.fromkeys(("status", "down"), "services.embedded.commands_stack"),
     "verify": "workers.commands_verify",
+    **dict.fromkeys(("bundle", "rerun"), "workers.commands_bundle"),
     "costmodels.evaluate": "workers.commands_costmodels",
 }
 """Commands that are found by their modules, as whole groups of them need no registration each."""

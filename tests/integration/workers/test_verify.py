@@ -1,4 +1,4 @@
-"""`tunesmith verify`: champions of a log, measured next to default schedules."""
+"""`tunesmith verify`, and bundles of a result: what is measured again, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 from operator_runs import sampled
 
+from tunesmith import __version__
 from tunesmith.cli.main import run_command_line
+from tunesmith.errors import MeasurementFailed
 from tunesmith.metaschedule import DatabaseRecord, encoded
 from tunesmith.schedule_log import SCHEMA
 from tunesmith.targets import Target
 from tunesmith.types import TensorSpec
+from workers import commands_bundle
 from workers.commands_verify import GOOD, Rank, judge
+from workers.peers.comparison import Result
 from workers.sandbox.process import ChildTimeout
 from workers.tvm_backend.build.local_model import LocalModel, default_preparation, local_target
 from workers.tvm_backend.run.reranking import LEAST_SAMPLES, Timed, undisturbed, waited_seconds
@@ -104,3 +108,31 @@ def test_a_log_without_schedules_is_refused(
     log.write_text(json.dumps({**entry, "trace": None}))
     assert run_command_line(["verify", str(log), "--json"]) == 2
     assert "every task keeps its default one" in json.loads(capsys.readouterr().out)["detail"]
+
+
+def test_a_result_is_made_again_from_its_bundle(
+    entry: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, archive = tmp_path / "best.jsonl", tmp_path / "x.zip"
+    log.write_text(json.dumps(entry))
+    assert run_command_line(["bundle", str(log), "--json"]) == 2
+    assert "--model" in json.loads(capsys.readouterr().out)["detail"]
+    assert run_command_line(["bundle", str(log), "--model", GEMM, "-o", str(archive), "--time", "0.1", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert (made["target"], made["versions"]["tunesmith"]) == (entry["target"], __version__)
+    assert run_command_line(["rerun", str(archive), "--time", "0.1", "--json"]) in (0, 1)  # no judge of latencies
+    again = json.loads(capsys.readouterr().out.splitlines()[0])
+    assert (again["changed"], again["missing"]) == ({}, [])
+    assert all(each["error"] < 1e-5 and each["before"] > 0 < each["now"] for each in again["results"])
+
+
+def test_a_result_that_is_not_the_recorded_one_fails() -> None:
+    fast, slow = (lambda name: Result(name, [1e-3] * 9, error=0.0)), (lambda name: Result(name, [2e-3] * 9, error=0.0))
+    commands_bundle._judge([fast("tuned"), slow("untuned")], [])
+    for results, missing, words in (
+        ([Result("tuned", [1e-3] * 9, error=0.5), slow("untuned")], [], "outputs of the tuned build differ"),
+        ([fast("tuned"), slow("untuned")], ["matmul"], "1 schedules apply no more: matmul"),
+        ([slow("tuned"), fast("untuned")], [], "untuned build is the faster one"),
+    ):
+        with pytest.raises(MeasurementFailed, match=words):
+            commands_bundle._judge(results, missing)

@@ -17,7 +17,53 @@ from workers.tvm_backend.host import describe
 from workers.tvm_backend.warm import warm
 
 
-class LocalModel:
+class PreparedModel:
+    """A module that was prepared, and its parameters.
+
+    Args:
+        module: JSON of the prepared module.
+        params: ``.npz`` of its parameters.
+        folder: where intermediate files go.
+    """
+
+    def __init__(self, module: bytes, params: Path, folder: Path) -> None:
+        warm("llvm")
+        self.module, self.params, self._folder = module, params, folder
+
+    def drawn_inputs(self) -> tuple[TensorSpec, ...]:
+        """What the model takes, with the values to draw for it."""
+        from workers.tvm_backend.passes.value_ranges import models
+
+        return models.drawn_inputs(self.module)
+
+    def compile(self, out: Path, target: Target, records: list[DatabaseRecord] | None) -> list[str]:
+        """Write a library whose ``main`` takes the model's inputs; returns the tasks that found no schedule.
+
+        Args:
+            out: the library.
+            target: what to compile for.
+            records: schedules to apply; None compiles untuned.
+
+        Raises:
+            InvalidInput: there are schedules, and none fits the model; the library is of no use then.
+        """
+        from workers.tvm_backend.build.compile_model import compile_model
+
+        database = None
+        if records is not None:
+            database = self._folder / "database"
+            write_database(database, records)
+        compiled = compile_model(self.module, self.params, target, database, out, bind=True)
+        if records and not compiled.applied:
+            raise InvalidInput(
+                "no schedule in the log fits the model: the log belongs to another model or other input shapes; "
+                "pass the log of a job that tuned this model",
+                field="log",
+            )
+        return compiled.missing
+
+
+class LocalModel(PreparedModel):
     """A prepared model in a working folder.
 
     Args:
@@ -55,43 +101,9 @@ class LocalModel:
             prepared = prepare_operator(parse_operator(model), preparation)
         else:
             prepared = prepare(import_model(model, source_by_content(Path(model)), inputs), preparation)
-        self._folder, self.module, self.inputs = folder, prepared.module, prepared.inputs
-        self.note = prepared.note
-        self.preparation = preparation
-        self.params = folder / "params.npz"
+        super().__init__(prepared.module, folder / "params.npz", folder)
+        self.inputs, self.note, self.preparation = prepared.inputs, prepared.note, preparation
         save_params(prepared.params, self.params)
-
-    def drawn_inputs(self) -> tuple[TensorSpec, ...]:
-        """What the model takes, with the values to draw for it."""
-        from workers.tvm_backend.passes.value_ranges import models
-
-        return models.drawn_inputs(self.module)
-
-    def compile(self, out: Path, target: Target, records: list[DatabaseRecord] | None) -> list[str]:
-        """Write a library whose ``main`` takes the model's inputs; returns the tasks that found no schedule.
-
-        Args:
-            out: the library.
-            target: what to compile for.
-            records: schedules to apply; None compiles untuned.
-
-        Raises:
-            InvalidInput: there are schedules, and none fits the model; the library is of no use then.
-        """
-        from workers.tvm_backend.build.compile_model import compile_model
-
-        database = None
-        if records is not None:
-            database = self._folder / "database"
-            write_database(database, records)
-        compiled = compile_model(self.module, self.params, target, database, out, bind=True)
-        if records and not compiled.applied:
-            raise InvalidInput(
-                "no schedule in the log fits the model: the log belongs to another model or other input shapes; "
-                "pass the log of a job that tuned this model",
-                field="log",
-            )
-        return compiled.missing
 
 
 def default_preparation(model: str, target: Target, options: JobOptions = JobOptions()) -> Preparation:
