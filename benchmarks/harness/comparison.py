@@ -14,6 +14,7 @@ from benchmarks.harness.jobs import Tuned
 from benchmarks.harness.kernels import Kernels
 from benchmarks.harness.limits import Peak, least_seconds, share_of_peak
 from benchmarks.harness.progress import Progress
+from tunesmith.arithmetic import FLOAT32_BYTES, NARROW
 from tunesmith.errors import TunesmithError
 from tunesmith.metaschedule import DatabaseRecord
 from tunesmith.names import FLOAT32, INT8
@@ -96,6 +97,14 @@ class Compared:
     def share(self, seconds: float | None) -> float | None:
         """The share of the machine's limit that a latency reaches."""
         return share_of_peak(self.flops, self.bytes_, seconds, self.peak) if seconds and self.peak else None
+
+    def share_in(self, precision: str, seconds: float | None) -> float | None:
+        """The same of one that computes in ``precision``, on data that are as narrow."""
+        if self.peak is None:
+            return None
+        narrow = NARROW[precision].bytes if precision in NARROW else FLOAT32_BYTES
+        bytes_ = self.bytes_ * narrow / FLOAT32_BYTES
+        return replace(self, peak=self.peak.of(precision), bytes_=bytes_).share(seconds)
 
 
 class Comparison:

@@ -106,8 +106,11 @@ def draw(axes: Any, outcomes: Sequence[ModelOutcome]) -> None:
 
 
 def _row(outcome: ModelOutcome, entry: Entry) -> Row:
+    from benchmarks.harness.contenders import DEFAULT, precision_of
+
     result, base = entry.result, outcome.entry("untuned")
-    latency, share = result.latency, outcome.share(result.latency)
+    latency, precision = result.latency, precision_of(result.name)
+    share = None if precision == DEFAULT else outcome.share_in(precision, latency)
     speedup = base.result.latency / latency if base and base.result.latency and latency else None
     passes = f"{min(result.medians) * 1e3:.3g} … {max(result.medians) * 1e3:.3g}" if result.medians else None
     note = result.failure or ("other outputs than the reference" if entry.wrong else "")
@@ -137,8 +140,8 @@ def _summary(outcomes: Sequence[ModelOutcome]) -> str:
         "- Only TVM's passes prepared the untuned model and MetaSchedule's; Tunesmith's is prepared as in its jobs.\n"
         "- Every runtime was timed in turn, there and back, in several processes. The latency is the median of all "
         "samples; `passes` has the lowest and the highest median of one process. PyTorch is eager.\n"
-        "- `share of peak`: share of the machine's limit, see below. Operations are those of the plain algorithms, so "
-        "Winograd's convolution counts for more than it does.\n"
+        "- `share of peak`: share of the machine's limit in the precision that the name says. Operations are those of "
+        "the plain algorithms, so Winograd's convolution counts for more than it does.\n"
         "- `without schedule`: tunable functions without a schedule at the end.",
     ]
     return "\n\n".join(lines + [text for outcome in outcomes if (text := _verdict(outcome))])

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.harness.comparison import Compared
 from benchmarks.harness.limits import Level, Peak, least_seconds, share_of_peak
 
 PEAK = Peak(100e9, (Level("L1", 32e3, 400e9), Level("L2", 1e6, 200e9), Level("memory", math.inf, 20e9)))
@@ -50,3 +51,12 @@ def test_each_precision_has_a_peak_of_its_own() -> None:
     assert narrow.at_best(replace(PEAK, narrow={"bf16": 200e9})).of("bf16").flops == 200e9
     assert (PEAK.of("bf16").flops, narrow.of("float32").flops) == (100e9, 100e9), "without an instruction float32's"
     assert least_seconds(1e9, 16e3, narrow.of("bf16")) == pytest.approx(1e-2 / 1.9)
+
+
+def test_a_share_is_that_of_the_precision_and_of_its_data():
+    outcome = Compared(1e9, 2e9, [], replace(PEAK, narrow={"bf16": 1e12}))
+    assert outcome.share(1.0) == pytest.approx(2e9 / 20e9)
+    assert outcome.share_in("float32", 1.0) == outcome.share(1.0)
+    assert outcome.share_in("bf16", 1.0) == pytest.approx(1e9 / 20e9), "half of the bytes"
+    assert replace(outcome, bytes_=1.0).share_in("bf16", 1.0) == pytest.approx(1e9 / 1e12)
+    assert replace(outcome, peak=None).share_in("bf16", 1.0) is None
