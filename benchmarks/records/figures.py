@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from benchmarks.harness.report import Report
-from benchmarks.records.measure import Timed
+from benchmarks.records.measure import CHUNK, Timed
 
 NAME = "records"
 
 
-def report(found: Mapping[str, Timed], records: int, facts: Mapping[str, str]) -> Report:
+def report(found: Mapping[str, Timed], records: int, among: int, facts: Mapping[str, str]) -> Report:
     """A line for the rate of each database, and for each question."""
     rows = []
     for name, timed in found.items():
@@ -26,8 +26,8 @@ def report(found: Mapping[str, Timed], records: int, facts: Mapping[str, str]) -
                 }
             )
     summary = (
-        f"{records} records are stored as an import stores them: 1000 in a transaction, each looked for by the hash "
-        "of its content first. To make the hashes is not counted. Then they are asked for as the routes ask, in one "
-        "process."
+        f"{records} records are stored as an import stores them: {CHUNK} in a transaction, each looked for by the hash "
+        f"of its content first. To make the hashes is not counted. Then {among} records are asked for as the routes "
+        "ask, in one process."
     )
     return Report.of(NAME, "Many records", summary, rows, facts)

@@ -25,7 +25,7 @@ from tunesmith.names import FLOAT32
 from tunesmith.preparation import PLAIN
 from tunesmith.states import JobState, ModelState
 
-CHUNK = 1000
+CHUNK = 5000
 """Records of one transaction, as in an import."""
 WORKLOADS, FAMILIES = 200, 10
 TARGETS = ("a" * 64, "b" * 64)
@@ -56,8 +56,8 @@ class Timed:
     looks: dict[str, tuple[float, ...]]
 
 
-def measure(url: str, records: int, looks: int) -> Timed:
-    """Fill an empty database with records, and ask."""
+def measure(url: str, records: int, looks: int, among: int = 0) -> Timed:
+    """Fill an empty database with records, and ask; with ``among`` once there are so many, copies of those stored."""
     migrate(url)
     engine = create_engine(url)
     sessions = session_factory(engine)
@@ -71,13 +71,48 @@ def measure(url: str, records: int, looks: int) -> Timed:
             record_import.add_records(session, "ri-bench", claims)
         took += time.perf_counter() - began
     rate = records / took
+    if among > records:
+        multiply(url, records, among)
     with sessions.begin() as session:
         mine = sa.update(tables.Record).where(tables.Record.id % EACH_OF_JOB == 0)
         session.execute(mine.values(job_id=JOB).execution_options(synchronize_session=False))
-        session.execute(sa.text("ANALYZE" if url.startswith("postgresql") else "SELECT 1"))
+    if url.startswith("postgresql"):  # as its autovacuum does by itself
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(sa.text("VACUUM ANALYZE records"))
     timed = {name: _timed(sessions, question, looks) for name, question in QUESTIONS.items()}
     engine.dispose()
     return Timed(rate, timed)
+
+
+def multiply(url: str, records: int, among: int) -> None:
+    """Copies of the records with contents and latencies of their own, until there are ``among``.
+
+    The indexes are made anew afterwards, and PostgreSQL's references are gone: this is only to have many rows soon.
+    """
+    engine = create_engine(url, foreign_keys=False)
+    table = tables.Record.__table__
+    assert isinstance(table, sa.Table)
+    indexes = sorted(table.indexes, key=lambda index: str(index.name))
+    names = [column.name for column in table.columns if column.name != "id"]
+    step: sa.BindParameter[int] = sa.bindparam("turn", type_=sa.Integer)
+    changed: dict[str, sa.ColumnElement[Any]] = {
+        "content": sa.func.substr(table.c.content, 1, 54) + sa.cast(step + 1_000_000_000, sa.String),
+        "latency": table.c.latency * (1 + step / 1000),
+    }
+    copies = sa.select(*(changed.get(name, table.c[name]) for name in names)).where(table.c.id <= sa.bindparam("last"))
+    with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.text("SET LOCAL maintenance_work_mem = '1GB'"))
+            for key in sa.inspect(connection).get_foreign_keys("records"):
+                connection.execute(sa.text(f"ALTER TABLE records DROP CONSTRAINT {key['name']}"))
+        for index in indexes:
+            index.drop(connection)
+        for turn, there in enumerate(range(records, among, records), start=1):
+            values = {"turn": turn, "last": min(records, among - there)}
+            connection.execute(sa.insert(table).from_select(names, copies), values)
+        for index in indexes:
+            index.create(connection)
+    engine.dispose()
 
 
 def _timed(sessions: Sessions, question: Callable[[Session], Sequence[Any]], looks: int) -> tuple[float, ...]:

@@ -41,7 +41,10 @@ def quarantined(session: Session, owner: str | None) -> dict[str, int]:
 
 def known_contents(session: Session, contents: Collection[str]) -> set[str]:
     """Which of some records are there, measured or imported, by the hashes of their contents."""
-    return set(session.scalars(sa.select(Record.content).where(Record.content.in_(contents))))
+    among: sa.ColumnElement[bool] = Record.content.in_(contents)
+    if session.get_bind().dialect.name == "postgresql":  # one parameter, however many there are
+        among = Record.content == sa.any_(sa.literal(list(contents), sa.ARRAY(sa.String)))
+    return set(session.scalars(sa.select(Record.content).where(among)))
 
 
 def added(session: Session, import_id: str) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from workers.core.context import Context
 from workers.core.leased import Lease, run_leased
 from workers.tvm_backend.design_space.sketch import SketchBody
 
-FILL, WRITE = 1000, 1000
+FILL, WRITE = 1000, 5000
 """Records of one transaction: those that get the hash of their content, and those that are stored."""
 SKETCH_BYTES = 1_000_000
 
