@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Union
 
 import sqlalchemy as sa
@@ -46,16 +46,16 @@ def insert_many(session: Session, kind: type[Base], rows: Sequence[dict[str, Any
 
     connection = session.connection()
     driver: Any = connection.connection.driver_connection
-    copied, columns, table = _copied(kind, rows), _columns(rows), kind.__tablename__
+    columns, table = _columns(rows), kind.__tablename__
     try:
         with connection.begin_nested():
-            _copy(driver, f"{table} ({columns})", copied)
+            _copy(driver, f"{table} ({columns})", _copied(kind, rows))
     except UniqueViolation:
         incoming = f'"incoming_{table}"'
         session.execute(
             sa.text(f"CREATE TEMP TABLE {incoming} ON COMMIT DROP AS SELECT {columns} FROM {table} WITH NO DATA")
         )
-        _copy(driver, f"{incoming} ({columns})", copied)
+        _copy(driver, f"{incoming} ({columns})", _copied(kind, rows))
         insert = f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {incoming} ON CONFLICT DO NOTHING"
         session.execute(sa.text(insert))
         session.execute(sa.text(f"DROP TABLE {incoming}"))
@@ -66,14 +66,17 @@ def _columns(rows: Sequence[dict[str, Any]]) -> str:
     return ", ".join(f'"{name}"' for name in rows[0])
 
 
-def _copy(driver: Any, place: str, rows: Sequence[Sequence[Any]]) -> None:
+def _copy(driver: Any, place: str, rows: Iterable[Sequence[Any]]) -> None:
     with driver.cursor() as cursor, cursor.copy(f"COPY {place} FROM STDIN") as copy:
         for row in rows:
             copy.write_row(row)
 
 
-def _copied(kind: type[Base], rows: Sequence[dict[str, Any]]) -> list[list[Any]]:
-    """What is copied: JSON as text. A document that many rows share is written once."""
+def _copied(kind: type[Base], rows: Sequence[dict[str, Any]]) -> Iterator[list[Any]]:
+    """What is copied: JSON as text. A document that many rows share is written once.
+
+    One row at a time: the server stores those before it meanwhile.
+    """
     names = list(rows[0])
     documents = [isinstance(kind.__table__.c[name].type, sa.JSON) for name in names]
     written: dict[int, str] = {}
@@ -85,7 +88,5 @@ def _copied(kind: type[Base], rows: Sequence[dict[str, Any]]) -> list[list[Any]]
             written[id(value)] = json.dumps(value)
         return written[id(value)]
 
-    return [
-        [text(row[name]) if document else row[name] for name, document in zip(names, documents, strict=True)]
-        for row in rows
-    ]
+    for row in rows:
+        yield [text(row[name]) if document else row[name] for name, document in zip(names, documents, strict=True)]
