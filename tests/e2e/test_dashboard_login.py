@@ -62,6 +62,18 @@ def test_a_key_is_asked_for_once_and_stays_on_the_server(guest: Watched, locked:
     expect(page).to_have_url(re.compile(r"/login\?next="))
 
 
+def test_who_is_no_operator_reads_no_log(guest: Watched, locked: str) -> None:
+    page, admin = guest.page, {"authorization": f"Bearer {KEY}"}
+    made = page.request.post(f"{locked}/v1/keys", data={"scopes": ["viewer"]}, headers=admin).json()
+    page.goto(f"{locked}/workers/search-1%40host")
+    page.get_by_label("API key").fill(made["key"])
+    page.get_by_role("button", name="Log in").click()
+    expect(page).to_have_url(re.compile("/workers/search-1"))
+    expect(page.get_by_text("Lines of a log may name jobs")).to_be_visible()
+    page.get_by_role("navigation").get_by_role("link", name="Audit", exact=True).click()
+    expect(page.get_by_text("(forbidden)")).to_be_visible()
+
+
 def test_no_download_without_a_key(guest: Watched, locked: str) -> None:
     answer = guest.page.request.get(f"{locked}/jobs/anything/best/jsonl", max_redirects=0)
     assert answer.status == 303
