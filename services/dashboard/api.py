@@ -124,6 +124,10 @@ class Api:
         """Failed candidates by class."""
         return self._with(lambda c: [failure.model_dump(mode="json") for failure in c.failures(job_id)])
 
+    def families(self, job_id: str) -> list[Json]:
+        """Tasks by family."""
+        return self._with(lambda c: [family.model_dump(mode="json") for family in c.families(job_id)])
+
     def trials(self, job_id: str, **wanted: Any) -> Json:
         """A page of trials; see ``Client.trials_page``."""
         return self._with(lambda c: c.trials_page(job_id, **wanted).model_dump(mode="json"))

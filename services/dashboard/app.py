@@ -20,6 +20,7 @@ from services.dashboard import (
     cost_model,
     device,
     downloads,
+    families,
     job,
     listing,
     login,
@@ -112,6 +113,10 @@ def _pages(context: Context, clients: Clients) -> None:
     @_page("/jobs/{job_id}")
     def job_page(job_id: str) -> None:
         job.build(context, job_id)
+
+    @_page("/jobs/{job_id}/families")
+    def families_page(job_id: str) -> None:
+        families.build(context, job_id)
 
     @_page("/jobs/{job_id}/trials")
     def trials_page(job_id: str, sort: str = "", task: str = "", failure: str = "") -> None:

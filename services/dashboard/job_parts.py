@@ -92,6 +92,7 @@ class TaskTable:
                 with ui.row().classes("items-center gap-4"):
                     self._find = ui.input("Find a task", on_change=lambda: changed())
                     self._find.props("dense outlined clearable debounce=300").set_visibility(False)
+                    ui.link("Families", f"/jobs/{job_id}/families").classes("ts-link")
                     ui.link("Every trial", f"/jobs/{job_id}/trials").classes("ts-link")
             self._part = ui.label().classes("ts-soft")
             self._empty = empty("account_tree", "No tasks yet", "They appear when the model is imported and prepared.")

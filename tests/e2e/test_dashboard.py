@@ -27,8 +27,8 @@ from tunesmith.options import JobOptions
 pytestmark = pytest.mark.browser
 LOG_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "json-log.md"
 WEEK = str(7 * 86400)
-DEVICE, WORKLOAD = "/devices/workstation/cpu", "/records/fused_softmax"
-OTHERS = ("/devices", DEVICE, "/workers", "/models", "/records", WORKLOAD, "/costmodels", "/keys", "/audit", "/login")
+LISTS = "/devices /workers /models /records /costmodels /keys /audit /login /jobs/done/families"
+OTHERS = ("/devices/workstation/cpu", "/records/fused_softmax", *LISTS.split())
 
 
 @pytest.fixture(scope="module")

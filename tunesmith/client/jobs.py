@@ -12,7 +12,7 @@ from typing_extensions import Unpack
 
 from tunesmith.answers.base import Page
 from tunesmith.answers.curves import ForecastBody, RooflineBody
-from tunesmith.answers.jobs import FailureBody, JobBody, TaskBody
+from tunesmith.answers.jobs import FailureBody, FamilyBody, JobBody, TaskBody
 from tunesmith.client.exchange import RESTART_SECONDS
 from tunesmith.client.submission import JobChoices
 from tunesmith.client.transport import Transport
@@ -215,6 +215,14 @@ class Jobs:
             NotFound: no such job, or it is somebody else's.
         """
         return [FailureBody.read(item) for item in self._transport.items(f"/v1/jobs/{job_id}/failures")]
+
+    def families(self, job_id: str) -> list[FamilyBody]:
+        """A job's tasks of similar computation, summed up: trials, failures, latencies in seconds.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+        """
+        return [FamilyBody.read(item) for item in self._transport.items(f"/v1/jobs/{job_id}/families")]
 
     def rounds(self, job_id: str) -> Iterator[dict[str, Any]]:
         """A job's rounds, oldest first, fetched page by page; latencies are in seconds.

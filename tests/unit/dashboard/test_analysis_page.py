@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.dashboard import analysis, analysis_charts, compare, cost_model, device, listings, worker
+from services.dashboard import analysis, analysis_charts, compare, cost_model, device, families, listings, worker
 
 KNOBS = [
     {"name": "loop_0[1]", "about": "factors", "importance": 0.6},
@@ -95,3 +95,11 @@ def test_a_model_says_why_it_was_rejected_and_a_long_name_is_cut() -> None:
     row = listings.model_row(model)
     assert (row["state"], row["owner"], row["size"]) == ("Rejected: no model", "–", "–")
     assert compare.title({"id": "j-0123456789", "name": "x" * 100}) == f"{'x' * 35}… (456789)"
+
+
+def test_the_family_with_the_most_trials_comes_first() -> None:
+    pool = {"name": "pool", "tasks": 1, "trials": 8, "failures": 0, "untuned_latency": None, "best_latency": None}
+    conv = {**pool, "name": "conv2d", "trials": 24, "untuned_latency": 0.04, "best_latency": 0.01, "budget_share": 0.75}
+    first, second = families.rows([{**pool, "budget_share": 0.25}, conv])
+    assert (first["name"], first["trials"], first["speedup"]) == ("conv2d", "24 (75.0 %)", "4.00 ×")
+    assert (second["best"], second["speedup"]) == ("–", "–")

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 
 from tunesmith.answers.base import Page
 from tunesmith.answers.curves import ForecastBody, RooflineBody
-from tunesmith.answers.jobs import FailureBody, JobBody, TaskBody
+from tunesmith.answers.jobs import FailureBody, FamilyBody, JobBody, TaskBody
 from tunesmith.client.aio.transport import Transport
 from tunesmith.client.aio.waiting import sleep
 from tunesmith.client.exchange import RESTART_SECONDS
@@ -214,6 +214,14 @@ class Jobs:
             NotFound: no such job, or it is somebody else's.
         """
         return [FailureBody.read(item) async for item in self._transport.items(f"/v1/jobs/{job_id}/failures")]
+
+    async def families(self, job_id: str) -> list[FamilyBody]:
+        """A job's tasks of similar computation, summed up: trials, failures, latencies in seconds.
+
+        Raises:
+            NotFound: no such job, or it is somebody else's.
+        """
+        return [FamilyBody.read(item) async for item in self._transport.items(f"/v1/jobs/{job_id}/families")]
 
     def rounds(self, job_id: str) -> AsyncIterator[dict[str, Any]]:
         """A job's rounds, oldest first, fetched page by page; latencies are in seconds.
