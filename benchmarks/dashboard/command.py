@@ -27,8 +27,9 @@ def run(
     from benchmarks.dashboard.run import measure
     from benchmarks.harness.report import check, setup, write
 
+    database = "postgresql" if database_url else "sqlite"
     for name in (figures.PAGES, figures.ROUTES) if docs else ():
-        check(name, docs)
+        check(figures.named(name, database), docs)
     sizes = Sizes(records, jobs, trials, tasks)
     with tempfile.TemporaryDirectory(prefix="tunesmith-dashboard-") as folder:
         found = measure(sizes, Path(folder), loads, looks, database_url)

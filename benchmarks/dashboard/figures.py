@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from benchmarks.dashboard.measure import Opened
 from benchmarks.dashboard.plan import Sizes
@@ -15,6 +16,11 @@ PAGE_SECONDS = 1.0
 """In which a page's data is to be shown, half of the times."""
 ROUTE_MS = 150.0
 """In which a route is to answer, ninety-nine times of a hundred."""
+
+
+def named(report: str, database: str) -> str:
+    """A report's name: those of other databases than SQLite have sections of their own."""
+    return report if database == "sqlite" else f"{report}-{database}"
 
 
 def late_pages(pages: Sequence[Opened]) -> list[str]:
@@ -48,7 +54,7 @@ def pages(found: Sequence[Opened], empty: float, sizes: Sizes, facts: Mapping[st
         f"An empty page of the toolkit, NiceGUI, takes {empty:.2f} s. "
         f"{_verdict(late_pages(found), len(found), f'within {PAGE_SECONDS:g} s')}"
     )
-    return Report.of(PAGES, "The dashboard with a million records", summary, rows, facts)
+    return _report(PAGES, "The dashboard with a million records", summary, rows, facts)
 
 
 def routes(found: Mapping[str, Looks], sizes: Sizes, facts: Mapping[str, str]) -> Report:
@@ -69,7 +75,13 @@ def routes(found: Mapping[str, Looks], sizes: Sizes, facts: Mapping[str, str]) -
         "request that is listed apart. "
         f"{_verdict(late_routes(found), len(found), f'99 times of 100 within {ROUTE_MS:g} ms')}"
     )
-    return Report.of(ROUTES, "Routes behind the dashboard", summary, rows, facts)
+    return _report(ROUTES, "Routes behind the dashboard", summary, rows, facts)
+
+
+def _report(name: str, title: str, summary: str, rows: list[dict[str, Any]], facts: Mapping[str, str]) -> Report:
+    database = facts.get("database", "sqlite")
+    where = "" if database == "sqlite" else ", on PostgreSQL"
+    return Report.of(named(name, database), f"{title}{where}", summary, rows, facts)
 
 
 def _database(sizes: Sizes) -> str:

@@ -47,6 +47,7 @@ def test_the_tables_say_what_is_late() -> None:
     looks = {"/v1/jobs": Looks(30.0, (10.0,) * 99 + (151.0,), 2000, 4.0), "/v1/keys": Looks(9.0, (5.0,), 80, 1.0)}
     opened = [measure.Opened("/", (0.3, 0.4), (0.8, 0.9), 5000, 0.2), measure.Opened("/x", (0.4,), (1.0,), 1, 0.1)]
     assert (figures.late_pages(opened), figures.late_routes(looks)) == (["/x"], ["/v1/jobs"])
+    assert figures.routes(looks, SIZES, {"database": "postgresql"}).name == "dashboard-routes-postgresql"
     report = figures.routes(looks, SIZES, {})
     assert "1 of 2 are there 99 times of 100 within 150 ms; late: `/v1/jobs`." in report.summary
     assert "1 of 2 are there within 1 s; late: `/x`." in figures.pages(opened, 0.3, SIZES, {}).summary
