@@ -37,6 +37,9 @@ PAGES: dict[str, tuple[str, ...]] = {
     "/records?find={find}": (LINK,),
     "/records/{workload}": (LINK,),
     "/costmodels": (LINK,),
+    "/costmodels/{costmodel}": (ROW,),
+    "/models": (ROW,),
+    "/jobs/{wide}/families": (ROW,),
     "/devices": (ROW,),
     "/workers": (ROW,),
     "/keys": (ROW,),
@@ -139,6 +142,7 @@ def values(ask: Callable[[str], Any]) -> dict[str, str]:
         "task": str(task["id"]),
         "trial": str(trial["id"]),
         "workload": plan.workload(0),
+        "costmodel": ask("/v1/costmodels?limit=1")["items"][0]["id"],
         "failure": "build_error",
         "find": "softmax",
     }
