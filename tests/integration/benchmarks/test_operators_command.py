@@ -69,7 +69,7 @@ def test_the_models_function_is_the_program_that_recordings_are_of(text, tmp_pat
 
     path = onnx_models.write_operator(text, tmp_path / "operator.onnx")
     (task,) = extract_tasks(LocalModel(str(path), {}, tmp_path, PLAIN).module)
-    assert task.workload.hash == program(text).workload.hash
+    assert task.workload.hash == program(text, local_target("cpu:1")).workload.hash
 
 
 # The first ten
