@@ -103,7 +103,9 @@ class Child:
     def call(self, method: str, arguments: tuple[Any, ...], timeout: float) -> Any:
         """Have the process, started where there is none, call a method. Raises ChildError."""
         if self.pid is None:
-            self.stop()
+            begun, end = self._pid != 0, self.stop()
+            if begun and self._confinement is not None:  # a box is entered once
+                raise ChildCrashed(end)
             self._start()
         return self._exchange((method, arguments), timeout)
 

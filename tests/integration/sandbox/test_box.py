@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -121,10 +122,15 @@ def test_waiting_is_limited_and_ends_the_process(boxes: Boxes) -> None:
         assert gone(pid)
 
 
-def test_a_killed_box_is_noticed_at_once(boxes: Boxes) -> None:
+@pytest.mark.parametrize("dead", [False, True], ids=["at the next call", "before it"])
+def test_a_killed_box_is_noticed_at_once(boxes: Boxes, dead: bool) -> None:
     with boxes.open(LIMITS) as box:
         box.call("allocate", 1, timeout=LONG)
+        ended = os.pidfd_open(box.pid)
         os.kill(box.pid, signal.SIGKILL)
+        if dead:
+            assert select.select([ended], [], [], LONG)[0]
+        os.close(ended)
         with pytest.raises(ChildCrashed, match="SIGKILL"):
             box.call("stay", timeout=LONG)
 
