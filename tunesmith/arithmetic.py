@@ -10,7 +10,15 @@ from typing import Final
 from tunesmith.names import BF16, FLOAT32, INT8
 
 FLOAT32_BYTES: Final = 4
-WITH_AMX: Final = ("sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d", "diamondrapids")
+WITH_AMX: Final = (
+    "sapphirerapids",
+    "emeraldrapids",
+    "graniterapids",
+    "graniterapids-d",
+    "graniterapids_d",
+    "diamondrapids",
+)
+"""LLVM's names of CPUs with AMX, for what has to do without LLVM."""
 
 
 @dataclass(frozen=True)

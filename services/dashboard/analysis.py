@@ -11,7 +11,7 @@ from services.dashboard import format as fmt
 from services.dashboard.api import Json
 from services.dashboard.chart import Chart
 from services.dashboard.context import Context, keep_fresh
-from services.dashboard.parts import Banner, empty
+from services.dashboard.parts import Banner, empty, whole_table
 from services.dashboard.theme import frame
 
 KNOBS = [
@@ -65,8 +65,7 @@ class Plots:
                 self._knob = ui.select({}, label="Knob", on_change=self._draw_slice).props("dense outlined")
             self._slice = Chart("Latency by the value of one knob", 300).mark("slice")
         with ui.element("section").classes("ts-card"):
-            table = ui.table(columns=KNOBS, rows=[], row_key="name", pagination={"rowsPerPage": 0})
-            self._table = table.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells")
+            self._table = whole_table(KNOBS, "name")
 
     def show(self, found: Json) -> None:
         """Draw again when there is something new."""

@@ -12,7 +12,7 @@ from services.dashboard.chart import Chart
 from services.dashboard.charts import SERIES, SOFT
 from services.dashboard.context import Context, keep_fresh
 from services.dashboard.listing import LINK
-from services.dashboard.parts import Banner, empty, words
+from services.dashboard.parts import Banner, empty, whole_table, words
 from services.dashboard.theme import frame
 
 VERSIONS = 200
@@ -106,8 +106,7 @@ def build(context: Context, key: str) -> None:
             chart = Chart("Metrics of each version", 300).mark("metrics")
         with ui.element("section").classes("ts-card"):
             ui.label("Versions").classes("ts-head").props("role=heading aria-level=2")
-            table = ui.table(columns=COLUMNS, rows=[], row_key="key", pagination={"rowsPerPage": 0})
-            table.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells")
+            table = whole_table(COLUMNS, "key")
             table.add_slot("body-cell-number", LINK)
 
     async def refresh() -> float:

@@ -7,7 +7,7 @@ from nicegui import ui
 from services.dashboard import format as fmt
 from services.dashboard.api import Json
 from services.dashboard.context import Context, keep_fresh
-from services.dashboard.parts import Banner, empty
+from services.dashboard.parts import Banner, empty, whole_table
 from services.dashboard.theme import frame
 
 COLUMNS = [
@@ -54,8 +54,7 @@ def build(context: Context, job_id: str) -> None:
                 "ts-soft"
             )
             nothing = empty("account_tree", "No tasks yet", "They appear when the model is imported and prepared.")
-            table = ui.table(columns=COLUMNS, rows=[], row_key="name", pagination={"rowsPerPage": 0})
-            table.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells")
+            table = whole_table(COLUMNS, "name")
 
     async def refresh() -> float:
         found = rows(await visitor.call(lambda api: api.families(job_id)))

@@ -12,7 +12,7 @@ from nicegui import ui
 from services.dashboard.api import Api, Json
 from services.dashboard.context import Context, at_once, keep_fresh
 from services.dashboard.paging import Pager
-from services.dashboard.parts import Banner, empty
+from services.dashboard.parts import Banner, empty, whole_table
 from services.dashboard.theme import frame
 
 PAGE = 50
@@ -70,8 +70,7 @@ def build(context: Context, listing: Listing, find: str) -> None:
             field = ui.input(listing.finds or "Find", value=find).props("dense outlined clearable debounce=300")
             field.set_visibility(bool(listing.finds))
             nothing = empty("inbox", "Nothing here", listing.nothing)
-            table = ui.table(columns=listing.heads(), rows=[], row_key="key", pagination={"rowsPerPage": 0})
-            table.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells")
+            table = whole_table(listing.heads(), "key")
             table.add_slot(f"body-cell-{listing.columns[0][0]}", LINK)
             pager = Pager(lambda: at_once(refresh, banner))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from nicegui import ui
 
@@ -86,6 +87,12 @@ def empty(icon: str, title: str, text: str) -> ui.element:
         ui.label(text).classes("ts-soft")
     box.set_visibility(False)
     return box
+
+
+def whole_table(columns: list[dict[str, Any]], key: str) -> ui.table:
+    """A table of all of its rows, without pages; ``key`` is the field that tells them apart."""
+    table = ui.table(columns=columns, rows=[], row_key=key, pagination={"rowsPerPage": 0})
+    return table.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells")
 
 
 def fill_rows(table: ui.table, cells: Mapping[str, str], choice: str = "") -> None:

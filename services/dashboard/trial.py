@@ -11,7 +11,7 @@ from services.dashboard.api import Api, Json
 from services.dashboard.chart import Chart
 from services.dashboard.charts import samples
 from services.dashboard.context import Context, keep_fresh
-from services.dashboard.parts import Banner, Figure, words
+from services.dashboard.parts import Banner, Figure, whole_table, words
 from services.dashboard.theme import frame
 from services.dashboard.trials import invented
 from tunesmith.answers.trials import ProgramBody
@@ -150,16 +150,15 @@ def build(context: Context, job_id: str, trial_id: int) -> None:
         figures = Figures()
         with ui.element("section").classes("ts-card"):
             ui.label("Decisions").classes("ts-head").props("role=heading aria-level=2")
-            knobs = ui.table(columns=KNOBS, rows=[], row_key="name", pagination={"rowsPerPage": 0})
-            knobs.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells").mark("knobs")
+            knobs = whole_table(KNOBS, "name")
+            knobs.mark("knobs")
         program = Program()
         with ui.element("section").classes("ts-card"):
             ui.label("Samples").classes("ts-head").props("role=heading aria-level=2")
             chart = Chart("Samples of the latency", 220)
         with ui.element("section").classes("ts-card"):
             ui.label("Circumstances").classes("ts-head").props("role=heading aria-level=2")
-            facts = ui.table(columns=FACTS, rows=[], row_key="name", pagination={"rowsPerPage": 0})
-            facts.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells")
+            facts = whole_table(FACTS, "name")
 
     async def refresh() -> float:
         trial, peak = await visitor.call(lambda api: _load(api, job_id, trial_id))

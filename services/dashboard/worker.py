@@ -10,7 +10,7 @@ from nicegui import ui
 from services.dashboard import format as fmt
 from services.dashboard.api import Api, Json
 from services.dashboard.context import Context, at_once, keep_fresh
-from services.dashboard.parts import Banner, Figure, empty, fill_rows, words
+from services.dashboard.parts import Banner, Figure, empty, fill_rows, whole_table, words
 from services.dashboard.theme import frame
 from tunesmith.errors import TunesmithError
 
@@ -126,8 +126,7 @@ def build(context: Context, name: str) -> None:
 
 
 def _table(columns: list[Json], cells: dict[str, str] | None = None) -> ui.table:
-    table = ui.table(columns=columns, rows=[], row_key="key", pagination={"rowsPerPage": 0})
-    table.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells")
+    table = whole_table(columns, "key")
     fill_rows(table, cells or {})
     return table
 

@@ -8,7 +8,7 @@ from services.dashboard import format as fmt
 from services.dashboard.api import Api, Json
 from services.dashboard.context import Context, keep_fresh
 from services.dashboard.listing import LINK
-from services.dashboard.parts import Banner, words
+from services.dashboard.parts import Banner, whole_table, words
 from services.dashboard.theme import frame
 
 FASTEST = 20
@@ -76,8 +76,7 @@ def build(context: Context, workload: str) -> None:
         for heading, columns in (("Best schedules", TARGETS), ("Fastest records", RECORDS)):
             with ui.element("section").classes("ts-card"):
                 ui.label(heading).classes("ts-head").props("role=heading aria-level=2")
-                table = ui.table(columns=columns, rows=[], row_key="key", pagination={"rowsPerPage": 0})
-                table.classes("ts-table w-full").props("flat dense hide-pagination wrap-cells")
+                table = whole_table(columns, "key")
                 tables.append(table)
         tables[1].add_slot("body-cell-id", LINK)
 

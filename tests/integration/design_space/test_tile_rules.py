@@ -14,7 +14,9 @@ from emulated import emulated
 from pair_tasks import arguments, convolution, dense
 
 import tvm  # isort: skip
+from tvm.target import codegen  # isort: skip
 
+from tunesmith.arithmetic import NARROW
 from tunesmith.search.construction import construct
 from tunesmith.targets import Target
 from workers.tvm_backend import tir
@@ -97,6 +99,18 @@ def test_the_compiled_code_multiplies_on_the_unit_alone(target: Target) -> None:
     assert ("vcvtneps2bf16" in text) == ("avx512bf16" in str(target.json) or target is SAPPHIRE)
     assert "vpmovdw" not in text or target is not SAPPHIRE, "nothing is rounded by integers"
     assert not re.search(r"\bvfn?madd|\bvdpbf16ps|\bcallq?\b.*ts_amx_(?:zero|store|bf16)", text)
+
+
+def test_llvm_knows_the_same_cpus_to_have_the_unit() -> None:
+    for name in codegen.llvm_get_cpu_archlist(tir.tvm_target(SAPPHIRE)):
+        target = Target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "mcpu": str(name), "num-cores": 2})
+        made = tir.tvm_target(target)
+        has = [
+            precision
+            for precision, narrow in NARROW.items()
+            if all(codegen.target_has_features(each, made) for each in narrow.tiles)
+        ]
+        assert target.tiled == tuple(has), name
 
 
 def test_wide_strides_and_few_rows_are_left_to_vectors() -> None:

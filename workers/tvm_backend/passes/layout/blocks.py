@@ -15,6 +15,7 @@ from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.codes import WEIGHTS
 from workers.tvm_backend.dot.intrinsics import GROUPS
 from workers.tvm_backend.passes.layout.compute import LANES
+from workers.tvm_backend.passes.layout.conv_problem import Convolution
 from workers.tvm_backend.passes.layout.expressions import Binding, map_shape, operator
 
 
@@ -31,6 +32,10 @@ class Blocks:
     def lanes(self, channels: int) -> int:
         """Channels of a block of a map: as many as divide its own, ``LANES`` where zeros are added."""
         return max(LANES, math.gcd(channels, self.widest))
+
+    def of(self, found: Convolution) -> tuple[int, int]:
+        """Channels of a block of a convolution's input, and of its result."""
+        return self.lanes(found.source[1]), self.lanes(len(found.weight))
 
 
 def depth_of_tiles(bf16: bool) -> int:

@@ -136,7 +136,7 @@ def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.E
         return made
     computed = None if shifted is None else shifted.zero
     zero = codes.zero if computed is None else _code_of(values, codes.grid, computed)
-    inner, outs = (values.blocks.lanes(count) for count in (found.source[1], len(found.weight)))
+    inner, outs = values.blocks.of(found)
     if found.depthwise:
         weight = values.packed.of(call.args[1], packing.depthwise_weight, outs)
         args = values.blocked_codes(data), weight, codes.scale, codes.zero, *options

@@ -80,7 +80,7 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
     if found is None or not _pays(values, found, var, call.args[0]):
         return None
     data = call.args[0]
-    lanes, outs = (values.blocks.lanes(count) for count in (found.source[1], len(found.weight)))
+    lanes, outs = values.blocks.of(found)
     options = found.stride, found.padding, found.dilation
     if values.algorithms.int8 and (made := coded.convolution(values, call, found)) is not None:
         return made
@@ -113,7 +113,7 @@ def block(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None
 def _in_pairs(values: Values, call: relax.Call, found: Convolution) -> relax.Call:
     """The convolution of operands that are rounded to bfloat16; a few channels are read in pairs instead of blocks."""
     data, options = call.args[0], (found.stride, found.padding, found.dilation)
-    lanes, outs = (values.blocks.lanes(count) for count in (found.source[1], len(found.weight)))
+    lanes, outs = values.blocks.of(found)
     if found.groups > 1:
         weight = values.packed.of(call.args[1], packing.group_pairs, found.groups, found.joined, lanes, outs)
         source = values.rounded(values.blocked(data))
