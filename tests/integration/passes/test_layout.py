@@ -246,6 +246,16 @@ def test_bounds_are_folded_when_a_model_is_imported(tmp_path: Path) -> None:
     assert "isnan" not in text
 
 
+def test_bounds_are_literals_and_keep_nan(tmp_path: Path) -> None:
+    net = Net(1, 16, 2, 4)
+    made = prepared(net.save(tmp_path / "model.onnx", net.clip("x", -0.5, 6.0)))
+    (task,) = extract_tasks.extract_tasks(made.module)
+    assert len(task.workload.args) == 2, "a bound is no argument"
+    assert "isnan" not in tir.load_module(task.module).script(), "a comparison with NaN is false"
+    x = np.resize(np.array([np.nan, np.inf, -np.inf, -0.5, -0.0, 0.25, 6.0, 7.0], np.float32), (1, 16, 2, 4))
+    np.testing.assert_array_equal(run_network(made, x)[0], np.clip(x, -0.5, 6.0))
+
+
 def test_encoder_is_packed(tmp_path: Path) -> None:
     torch.manual_seed(0)
     encoder, ids = Encoder(width=32, heads=2, layers=1, tokens=8).eval(), torch.randint(0, 500, (1, 8))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import relax, te, tirx, topi
+from tvm.ir import GenericConst
 
 from workers.tvm_backend.dot.codes import CODES
 from workers.tvm_backend.passes import hyperbolic, ordering
@@ -107,10 +108,29 @@ def _elementwise(compute: Compute, name: str) -> Legalize:
 
 
 def _chosen(choose: Callable[[Any, Any], Any], name: str) -> Legalize:
-    def compute(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+    """The choice among two tensors. A constant number becomes a literal: as an argument, it would cost two comparisons
+    and a test for NaN."""
+
+    def compute(a: Any, b: Any) -> te.Tensor:
         return _broadcast(choose, a, b, name)
 
-    return _elementwise(compute, name)
+    def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        if not ordering.is_float(call.args[0].ty):
+            return _by_tvm(bb, call)
+        operands = [_number(each, other) for each, other in zip(call.args, reversed(call.args), strict=True)]
+        return bb.call_te(compute, *operands, primfunc_name_hint=name)
+
+    return legalize
+
+
+def _number(expr: relax.Expr, other: relax.Expr) -> Any:
+    """A constant of one element as a literal, next to a tensor that has the shape of the result; others stay."""
+    if not isinstance(expr, GenericConst) or isinstance(other, GenericConst):
+        return expr
+    array = expr.value.numpy()
+    if array.size != 1 or array.ndim > other.ty.ndim:
+        return expr
+    return tirx.const(float(array.astype("float64").item()), str(other.ty.dtype))
 
 
 def _broadcast(choose: Callable[[Any, Any], Any], a: Any, b: Any, name: str) -> te.Tensor:

@@ -45,15 +45,33 @@ def _is_nan(a: tirx.PrimExpr) -> tirx.PrimExpr:
     return tirx.isnan(a.astype("float32") if str(a.ty.dtype) == "bfloat16" else a)
 
 
+def _with_known(a: Any, b: Any) -> tuple[Any, Any] | None:
+    """The literal among two operands and the other one; None where there is none, or it is NaN."""
+    for known, other in ((a, b), (b, a)):
+        if isinstance(known, tirx.FloatImm) and not math.isnan(known.value):
+            return known, other
+    return None
+
+
 def larger(a: Any, b: Any) -> Any:
-    """The larger of two numbers, or the NaN among them."""
+    """The larger of two numbers, or the NaN among them.
+
+    Next to a known number it is one comparison, and one instruction of most CPUs: what is compared with it may be NaN,
+    for which every comparison is false.
+    """
     if str(a.ty.dtype) not in FLOATS:
         return tirx.Max(a, b)
+    if (two := _with_known(a, b)) is not None:
+        known, other = two
+        return tirx.Select(other < known, known, other)
     return tirx.Select(tirx.any(a > b, _is_nan(a)), a, b)
 
 
 def smaller(a: Any, b: Any) -> Any:
-    """The smaller of two numbers, or the NaN among them."""
+    """The smaller of two numbers, or the NaN among them; see :func:`larger`."""
+    if (two := _with_known(a, b)) is not None:
+        known, other = two
+        return tirx.Select(other > known, known, other)
     return tirx.Select(tirx.any(a < b, _is_nan(a)), a, b)
 
 
