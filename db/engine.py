@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote, unquote
 
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, event
@@ -38,7 +39,15 @@ Result = TypeVar("Result")
 
 def sqlite_url(path: Path) -> str:
     """The URL of an SQLite file, whatever characters its path has."""
-    return sa.URL.create("sqlite", database=str(path)).render_as_string()
+    return f"sqlite:///{quote(str(path))}"
+
+
+def parsed(url: str) -> sa.URL:
+    """A database's URL; SQLAlchemy 2.0, the last for Python 3.10, leaves the path of a file quoted."""
+    found = sa.make_url(url)
+    if found.get_backend_name() != "sqlite" or not found.database or sa.make_url("sqlite:///%20").database == " ":
+        return found
+    return found.set(database=unquote(found.database))
 
 
 def create_engine(
@@ -53,25 +62,25 @@ def create_engine(
         overflow: further ones that are opened under load.
         patience: seconds to wait for a connection of the pool and, on SQLite, for another writer.
     """
-    parsed = sa.make_url(url)
-    if parsed.get_backend_name() == "postgresql":
-        parsed = parsed.set(drivername="postgresql+psycopg")
-        given = {name: value for name, value in CONNECT_OPTIONS.items() if name not in parsed.query}
+    address = parsed(url)
+    if address.get_backend_name() == "postgresql":
+        address = address.set(drivername="postgresql+psycopg")
+        given = {name: value for name, value in CONNECT_OPTIONS.items() if name not in address.query}
         return sa.create_engine(
-            parsed,
+            address,
             pool_size=pool_size,
             max_overflow=overflow,
             pool_timeout=patience,
             pool_pre_ping=True,
             connect_args=given,
         )
-    if parsed.get_backend_name() != "sqlite":
-        raise ValueError(f"unsupported database {parsed.get_backend_name()!r}: use sqlite or postgresql")
-    if parsed.database and parsed.database != ":memory:":
-        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    if address.get_backend_name() != "sqlite":
+        raise ValueError(f"unsupported database {address.get_backend_name()!r}: use sqlite or postgresql")
+    if address.database and address.database != ":memory:":
+        Path(address.database).parent.mkdir(parents=True, exist_ok=True)
     pool: dict[str, Any] = {"pool_size": pool_size, "max_overflow": overflow, "pool_timeout": patience}
-    on_disk = parsed.database and parsed.database != ":memory:"
-    engine = sa.create_engine(parsed, connect_args={"timeout": patience}, **(pool if on_disk else {}))
+    on_disk = address.database and address.database != ":memory:"
+    engine = sa.create_engine(address, connect_args={"timeout": patience}, **(pool if on_disk else {}))
     _configure_sqlite(engine, foreign_keys, patience)
     return engine
 

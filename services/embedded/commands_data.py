@@ -112,12 +112,10 @@ def restore(
 @contextlib.contextmanager
 def _database(settings: Settings) -> Iterator[tuple[Any, Any, Any]]:
     """Sessions that write, sessions that read, and the engine. Raises NotFound when there is no database."""
-    import sqlalchemy as sa
-
-    from db.engine import create_engine, session_factory
+    from db.engine import create_engine, parsed, session_factory
     from tunesmith.errors import NotFound
 
-    url = sa.make_url(settings.url())
+    url = parsed(settings.url())
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():
         raise NotFound(
             f"there is no database {url.database}: give --data-dir or TUNESMITH_DATABASE_URL",

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -19,13 +20,20 @@ from db.engine import Sessions, create_engine, current_revision, head_revision, 
 from db.models import Base, Device, Job, Model
 from db.models.base import utcnow
 
+FLOATS = {sa.Float, sa.FLOAT, sa.Double, sa.DOUBLE}
 pytestmark = pytest.mark.parallel
 
 
 def test_the_models_and_the_migrations_agree(engine: Engine) -> None:
     with engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        context = MigrationContext.configure(connection, opts={"compare_type": _differ})
         assert compare_metadata(context, Base.metadata) == []
+
+
+def _differ(*types: Any) -> bool | None:
+    """Of context, columns and types; None leaves it to Alembic. SQLite knows one width of floats, under many names."""
+    context, *_, found, wanted = types
+    return False if context.dialect.name == "sqlite" and {type(found), type(wanted)} <= FLOATS else None
 
 
 def test_a_new_database_is_at_the_head(engine: Engine) -> None:
