@@ -37,6 +37,8 @@ def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int, draw
     best of all.
     """
     pool = space.at(rng.permutation(space.size)) if space.size <= drawn else space.sample(rng, drawn)
+    seen = space.keys(pool)
+    pool, seen = pool.take(first_of_each(seen)), np.unique(seen)
     cost = prior(pool)
     if np.isnan(cost).all():
         return pool.take(slice(0, 0))
@@ -44,6 +46,9 @@ def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int, draw
     pool, cost = _best(space, pool, _certain(pool, cost, familiar))
     for _ in range(STEPS if space.size > drawn else 0):
         moved = space.neighbours(rng, pool)
+        keys = space.keys(moved)
+        new = first_of_each(keys) & ~np.isin(keys, seen)  # the others are in the pool, or were not good enough for it
+        moved, seen = moved.take(new), np.union1d(seen, keys)
         found = _certain(moved, prior(moved), familiar)
         pool, cost = _best(space, concat([pool, moved]), np.concatenate([cost, found]))
     return pool.take(_unlike(space, pool, _expected(space, pool, cost), n))

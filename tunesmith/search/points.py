@@ -10,7 +10,7 @@ import numpy as np
 
 from tunesmith.search.base import Prior, Score, Searcher
 from tunesmith.search.candidate_pool import CandidatePool
-from tunesmith.search.construction import construct
+from tunesmith.search.construction import DRAWN, construct
 from tunesmith.search.memory import Memory, restore_rng, rng_state
 from tunesmith.search.shares import divide
 from tunesmith.space.base import Floats, Ints
@@ -19,6 +19,9 @@ from tunesmith.types import Candidate, Measurement
 
 UNALIGNED = 0.125
 """Share of a first batch that is random, the rest being constructed from a prior."""
+FEW, FEW_DRAWN = 4, 2048
+"""A batch so small is constructed from fewer random points, in half of the time. Moved to neighbours, they end at the
+same best estimates."""
 SPARE = 3
 """Points constructed for each that is wanted, because some turn out invalid."""
 SUGGESTED = 0.25
@@ -100,7 +103,7 @@ class PointSearcher(Searcher):
         wanted = n - int(UNALIGNED * n)
         planned = self.space.batch(self._reserve)
         if len(planned) < wanted:
-            planned = construct(self.space, prior, self._rng, SPARE * n)
+            planned = construct(self.space, prior, self._rng, SPARE * n, FEW_DRAWN if n <= FEW else DRAWN)
         start = 0
         while start < len(planned) and pool.count < wanted:
             step = wanted - pool.count

@@ -23,6 +23,7 @@ from workers.core.importing import Importing
 from workers.log_store import LogStore
 from workers.sandbox.lease import HostLease
 from workers.settings import Settings
+from workers.tvm_backend.design_space.nests.forms import NestForms
 
 Result = TypeVar("Result")
 
@@ -40,6 +41,7 @@ class Context:
         logs: what measure workers log.
         worker: this process's name in claims and events.
         spaces: design spaces by workload, target and sketches: their warmth is most of a proposal's speed.
+        nest_forms: what the nests of tasks with the same sketches have in common.
         cost_models: loaded models by id.
         features: features of measured batches by blob.
         patience: waits while the database is away.
@@ -55,6 +57,7 @@ class Context:
     logs: LogStore
     worker: str
     spaces: LRUCache[Hashable, Any] = field(default_factory=lambda: LRUCache(64))
+    nest_forms: NestForms = field(default_factory=NestForms)
     cost_models: LRUCache[str, CostModel] = field(default_factory=lambda: LRUCache(4))
     features: LRUCache[str, Any] = field(default_factory=lambda: LRUCache(2048))
     patience: DatabaseRetry = field(default_factory=DatabaseRetry)

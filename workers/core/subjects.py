@@ -35,7 +35,7 @@ def space_of(context: Context, subject: RoundSubject) -> TraceSpace:
         bodies = [SketchBody.from_json(stored[sketch]) for sketch in subject.sketches]
         with context.lease.shared():
             module = context.blobs.get_bytes(subject.module_blob)
-            context.spaces[key] = TraceSpace(module, subject.target, bodies)
+            context.spaces[key] = TraceSpace(module, subject.target, bodies, forms=context.nest_forms)
     space: TraceSpace = context.spaces[key]
     return space
 

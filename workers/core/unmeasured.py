@@ -49,7 +49,8 @@ def with_answers(
         module = context.blobs.get_bytes(rows[task.workload].module_blob)
         with context.lease.shared():
             own, relatives = bodies[task.workload], near[task.workload]
-            made = unmeasured.choose((task.name, task.workload), module, target, own, relatives, calibration)
+            about = task.name, task.workload
+            made = unmeasured.choose(about, module, target, own, relatives, calibration, context.nest_forms)
         return task if made.source is Source.DEFAULT else replace(task, answer=made)
 
     return _with_one_each(together(answered, planned))

@@ -16,6 +16,7 @@ from tunesmith.types import CacheState
 from tunesmith.unmeasured import Answer, Known, Source
 from workers.core import siblings
 from workers.tvm_backend.design_space import space, unmeasured
+from workers.tvm_backend.design_space.nests.forms import NestForms
 from workers.tvm_backend.design_space.replay import together
 from workers.tvm_backend.design_space.sketch import SketchBody
 from workers.tvm_backend.design_space.unmeasured import Relative
@@ -47,6 +48,7 @@ def schedules(
     near = [_relatives(session, task, own, target) for task, own in zip(tasks, bodies, strict=True)]
     found = devices.calibration(session, target.device_class) if session is not None else None
     calibration = Calibration.model_validate(found) if found else None
+    forms = NestForms()
 
     def answered(item: tuple[Extracted, list[SketchBody], list[Relative]]) -> Answer:
         task, own, relatives = item
@@ -55,7 +57,7 @@ def schedules(
             return Answer(name, key, Source.MEASURED, known[key].seconds, None, known[key].trace)
         if not own:
             return Answer(name, key, Source.DEFAULT)
-        return unmeasured.choose((name, key), task.module, target, own, relatives, calibration)
+        return unmeasured.choose((name, key), task.module, target, own, relatives, calibration, forms)
 
     return list(zip(tasks, together(answered, list(zip(tasks, bodies, near, strict=True))), strict=True))
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +22,17 @@ from tunesmith.preparation import Preparation
 from tunesmith.search.genetic import GeneticSearcher
 from tunesmith.space.base import PointBatch
 from tunesmith.targets import Target
+from tunesmith.types import Decision
 from workers.tvm_backend.warm import warm
 
 warm("llvm")
 
+from tvm.s_tir import Schedule  # noqa: E402
+
 from workers.tvm_backend.design_space import space  # noqa: E402
 from workers.tvm_backend.design_space.nests import program as programs  # noqa: E402
+from workers.tvm_backend.design_space.nests.derive import Nests  # noqa: E402
+from workers.tvm_backend.design_space.nests.forms import NestForms  # noqa: E402
 from workers.tvm_backend.design_space.replay import Replayer  # noqa: E402
 from workers.tvm_backend.design_space.static_model import prior_of  # noqa: E402
 from workers.tvm_backend.frontends import import_model  # noqa: E402
@@ -190,6 +196,33 @@ def test_bands_of_a_narrow_convolution_are_understood() -> None:
         own = [body for body in bodies if not nests.structural(body.hash)]
         assert own
         assert all(nests.nest(body.hash, ()) is not None for body in own), cpu
+
+
+def test_nests_of_one_trace_are_found_out_once() -> None:
+    """The second of two products costs two replays a nest, and its nests are those that it has alone."""
+    forms, replays = NestForms(), list[float]()
+    for spec in ("gemm:64x96x128", "gemm:64x96x384"):
+        mod = import_model.operator_module(parse_operator(spec))
+        (task,) = extract_tasks.extract_tasks(pipeline.prepare(mod).module)
+        bodies = [body for body in space.generate(task.module, TARGET) if not body.postprocs]
+        alone = space.TraceSpace(task.module, TARGET, bodies).nests
+        counting = Counting(task.module, TARGET)
+        found = Nests(counting, bodies, forms)
+        for body in bodies:
+            nest = found.nest(body.hash, ())
+            assert nest is not None
+            assert nest == alone.nest(body.hash, ())
+        replays.append(counting.count / len(bodies))
+    assert replays[0] >= 4
+    assert replays[1] == 2
+
+
+class Counting(Replayer):
+    count = 0
+
+    def apply(self, body: space.SketchBody, decisions: Sequence[Decision]) -> Schedule:
+        self.count += 1
+        return super().apply(body, decisions)
 
 
 def test_a_formula_is_all_of_its_arithmetic() -> None:

@@ -23,6 +23,7 @@ from workers.tvm_backend import tir
 from workers.tvm_backend.design_space import rules, thread_registers, vector_limit
 from workers.tvm_backend.design_space.features import Extractor
 from workers.tvm_backend.design_space.nests.derive import Nests
+from workers.tvm_backend.design_space.nests.forms import NestForms
 from workers.tvm_backend.design_space.replay import Replayer, decisions_of, together
 from workers.tvm_backend.design_space.rules.dots import POSTPROC
 from workers.tvm_backend.design_space.sketch import SketchBody
@@ -160,6 +161,7 @@ class TraceSpace(Resolver):
         target: what it is tuned for.
         bodies: sketches of the space.
         threads: replays at a time; TVM releases the GIL.
+        forms: what is known of nests of other workloads.
 
     Attributes:
         space: the numeric side.
@@ -167,13 +169,20 @@ class TraceSpace(Resolver):
         generated: hashes of the sketches that TVM's generator made.
     """
 
-    def __init__(self, module: bytes, target: Target, bodies: Sequence[SketchBody], threads: int = 1) -> None:
+    def __init__(
+        self,
+        module: bytes,
+        target: Target,
+        bodies: Sequence[SketchBody],
+        threads: int = 1,
+        forms: NestForms | None = None,
+    ) -> None:
         self.space = Space([body.sketch for body in bodies])
         self._bodies = {body.hash: body for body in bodies}
         self._replayer = Replayer(module, target)
         self._target, self._gpu = target, "gpu" in self._replayer.target.keys
         self._bounds: dict[str, list[thread_registers.Bounds]] = {}
-        self.nests = Nests(self._replayer, bodies)
+        self.nests = Nests(self._replayer, bodies, forms)
         self.generated = frozenset(body.hash for body in bodies if set(body.postprocs) - {POSTPROC})
         self._extractor = Extractor(self._replayer)
         self._points: collections.OrderedDict[Candidate, _Point] = collections.OrderedDict()

@@ -19,6 +19,7 @@ from tunesmith.space.base import Floats
 from tunesmith.targets import Target
 from tunesmith.types import Candidate
 from tunesmith.unmeasured import Answer, Source
+from workers.tvm_backend.design_space.nests.forms import NestForms
 from workers.tvm_backend.design_space.sketch import SketchBody
 from workers.tvm_backend.design_space.space import TraceSpace
 from workers.tvm_backend.design_space.static_model import prior_of
@@ -54,6 +55,7 @@ def choose(
     bodies: Sequence[SketchBody],
     relatives: Sequence[Relative] = (),
     calibration: Calibration | None = None,
+    forms: NestForms | None = None,
 ) -> Answer:
     """The schedule of a task that nobody measured.
 
@@ -63,8 +65,9 @@ def choose(
         bodies: sketches of its design space, more than one point of it.
         relatives: schedules of relatives, the most promising first.
         calibration: limits of a device of the target's class; None: typical ones.
+        forms: what is known of nests of other workloads.
     """
-    traces = TraceSpace(module, target, bodies)
+    traces = TraceSpace(module, target, bodies, forms=forms)
     for made in _offers(traces, target, relatives, calibration):
         try:
             trace = json.loads(traces.trace(made.candidate))

@@ -15,19 +15,21 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.model import Costs
-from tunesmith.analysis.nest import Kind, Marks, Nest, Product
+from tunesmith.analysis.nest import Extent, Kind, Marks, Nest, Product
 from tunesmith.analysis.shape import extent, values_of
 from tunesmith.errors import InvalidCandidate
 from tunesmith.space.base import Ints
 from tunesmith.space.knobs import ComputeLocation, Knob
 from tunesmith.types import Decision
 from workers.tvm_backend.design_space.nests.extents import common_sizes, resolve
+from workers.tvm_backend.design_space.nests.forms import NestForms, alike, explained
 from workers.tvm_backend.design_space.nests.program import AmbiguousError, NotUnderstoodError, Program, read
 from workers.tvm_backend.design_space.nests.trace_loops import Tags
 from workers.tvm_backend.design_space.replay import Replayer, decisions_of, together
@@ -39,6 +41,8 @@ MIN_NESTS_PER_SKETCH = 1
 """Nests of a sketch that may be made in any case: at a time, and in all."""
 REPLAYS, MORE_REPLAYS = 4, 8
 """Vectors of decisions, and how many where few leave it open what a loop follows."""
+FEW_REPLAYS = 2
+"""How many show that a nest is that of another workload with the same trace, up to constants."""
 TRIALS, MAX_FRUITLESS_TRIALS = 6, 8
 """Vectors that are tried for each that is wanted, and how many before a place counts as one that does not exist."""
 MAX_CHOICES_PER_KNOB = 4096
@@ -52,10 +56,11 @@ class Nests:
     Args:
         replayer: replayer of the workload.
         bodies: the workload's sketches.
+        forms: nests of other workloads; what they have in common with these need not be found again.
     """
 
-    def __init__(self, replayer: Replayer, bodies: Sequence[SketchBody]) -> None:
-        self._replayer = replayer
+    def __init__(self, replayer: Replayer, bodies: Sequence[SketchBody], forms: NestForms | None = None) -> None:
+        self._replayer, self._forms = replayer, forms or NestForms()
         self._bodies = {body.hash: body for body in bodies}
         self._found: dict[tuple[str, tuple[int, ...]], Nest | None] = {}
         self._made: collections.Counter[str] = collections.Counter()
@@ -97,21 +102,39 @@ class Nests:
         return self._found.get(key)
 
     def _derive(self, body: SketchBody, fixed: dict[int, int]) -> Nest:
-        replays = self._replays(body, fixed)
+        places = tuple(fixed.values())
+        like = self._forms.get(body.trace, places)
+        nest = None if like is None else self._like(body, fixed, like)
+        if nest is None:
+            nest = self._found_out(body, fixed)
+            self._forms.put(body.trace, places, nest)
+        return nest
+
+    def _like(self, body: SketchBody, fixed: dict[int, int], other: Nest) -> Nest | None:
+        """The nest if it differs from another workload's in constants alone."""
+        try:
+            nest = _nest(body, next(self._replays(body, fixed, (FEW_REPLAYS,))), explained(other))
+        except NotUnderstoodError:
+            return None
+        return nest if alike(nest, other) else None
+
+    def _found_out(self, body: SketchBody, fixed: dict[int, int]) -> Nest:
+        replays = self._replays(body, fixed, (FEW_REPLAYS, REPLAYS, MORE_REPLAYS))
+        _ = next(replays)[0].program  # many sketches that are not understood are given up here
         try:
             return _nest(body, next(replays))
         except AmbiguousError:
             return _nest(body, next(replays))
 
-    def _replays(self, body: SketchBody, fixed: dict[int, int]) -> Iterator[list[_Replay]]:
-        """``REPLAYS``, then ``MORE_REPLAYS`` with the first ones among them, that apply and put their blocks at the
+    def _replays(self, body: SketchBody, fixed: dict[int, int], counts: Sequence[int]) -> Iterator[list[_Replay]]:
+        """As many as the first of ``counts``, then more with these among them, that apply and put their blocks at the
         wanted places. Where these seem not to exist, it is the places that most are moved to."""
         exact, tried = tuple(fixed.values()), 0
         found: dict[tuple[Decision, ...], list[_Replay]] = {exact: []}
         vectors = _vectors(body, fixed)
-        for wanted in (REPLAYS, MORE_REPLAYS):
+        for wanted in counts:
             matching = found[exact]
-            while len(matching) < wanted and tried < TRIALS * wanted:
+            while len(matching) < wanted and tried < TRIALS * max(wanted, REPLAYS):
                 some = list(itertools.islice(vectors, wanted - len(found[exact])))
                 if not some:  # nothing to decide
                     break
@@ -154,10 +177,11 @@ def _vectors(body: SketchBody, fixed: dict[int, int]) -> Iterator[list[Decision]
         yield [fixed.get(at, each) for at, each in enumerate(drawn)]
 
 
-def _nest(body: SketchBody, replays: Sequence[_Replay]) -> Nest:
+def _nest(body: SketchBody, replays: Sequence[_Replay], hints: Mapping[int, Extent] = MappingProxyType({})) -> Nest:
+    """``hints``: extents of another workload's loops by their numbers."""
     tags = Tags.of(replays[0].sch)
     programs = [replay.program for replay in replays]
-    extents = resolve(programs, tags, [replay.decisions for replay in replays])
+    extents = resolve(programs, tags, [replay.decisions for replay in replays], hints)
     first = programs[0]
     nest = Nest(
         tuple(first.block(at, extents) for at in range(len(first.places))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tunesmith.analysis.nest import Block, Extent, Index, Product, Term
@@ -20,11 +21,17 @@ def common_sizes(sizes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(same[0] if len(set(same)) == 1 else 0 for same in zip(*sizes, strict=True))
 
 
-def resolve(programs: Sequence[Program], tags: Tags, decisions: Sequence[Sequence[Decision]]) -> Mapping[int, Extent]:
+def resolve(
+    programs: Sequence[Program],
+    tags: Tags,
+    decisions: Sequence[Sequence[Decision]],
+    hints: Mapping[int, Extent] = MappingProxyType({}),
+) -> Mapping[int, Extent]:
     """Extents by the loops' numbers.
 
     Args:
         programs: programs of some replays; the tags are those of the first.
+        hints: what the same loops follow in another workload, which settles what the replays leave open.
 
     Raises:
         NotUnderstoodError: the programs are of different structure, or a loop is neither what the trace says of it,
@@ -32,13 +39,15 @@ def resolve(programs: Sequence[Program], tags: Tags, decisions: Sequence[Sequenc
     """
     if any(program.structure != programs[0].structure for program in programs):
         raise NotUnderstoodError("decisions change which loops there are")
-    solver = _Solver(programs, tags, [tags.values(each) for each in decisions])
+    solver = _Solver(programs, tags, [tags.values(each) for each in decisions], hints)
     return solver.solve()
 
 
 class _Solver:
-    def __init__(self, programs: Sequence[Program], tags: Tags, values: Sequence[Values]) -> None:
-        self._program, self._values = programs[0], values
+    def __init__(
+        self, programs: Sequence[Program], tags: Tags, values: Sequence[Values], hints: Mapping[int, Extent]
+    ) -> None:
+        self._program, self._values, self._hints = programs[0], values, hints
         self._real = [
             {loop.number: loop.extent for place in program.places for loop in place.loops} for program in programs
         ]
@@ -76,9 +85,11 @@ class _Solver:
         steps, fits = [real[number] for real in self._real], self._copies(number)
         if not fits:
             raise NotUnderstoodError(f"nothing says why loop {number} has {steps} steps")
-        if len(fits) > 1 and len(steps) < ENOUGH:
+        hint = self._hints.get(number)
+        hinted = [fit for fit in fits if hint is not None and fit.factors == hint.terms[0].count.factors]
+        if len(fits) > 1 and len(steps) < ENOUGH and not hinted:
             raise AmbiguousError(f"loop {number} has {steps} steps for more than one reason")
-        self.found[number] = Extent.of(fits[0])
+        self.found[number] = Extent.of((hinted or fits)[0])
 
     def _copies(self, number: int) -> list[Product]:
         """What a loop's steps could be: always the same, or a part of a tile."""
