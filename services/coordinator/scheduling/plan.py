@@ -167,6 +167,8 @@ def _fill(jobs: list[JobSnapshot], snapshot: Snapshot, limits: Limits) -> Iterat
         opened = None
         if _has_place(job, slots, limits, load):
             opened = next_round(job, slots, common)
+        elif _has_place_ahead(job, snapshot, limits, load):
+            opened = _first_only(next_round(job, slots, common))
         if opened is None:
             del waiting[job.id]
             continue
@@ -186,6 +188,19 @@ def _common(snapshot: Snapshot) -> Counter[tuple[str, str]]:
             if task.shared is not None:
                 found[task.shared] += task.in_flight
     return found
+
+
+def _first_only(opened: tuple[act.OpenRound, JobSnapshot] | None) -> tuple[act.OpenRound, JobSnapshot] | None:
+    return opened if opened is not None and opened[0].baseline else None
+
+
+def _has_place_ahead(job: JobSnapshot, snapshot: Snapshot, limits: Limits, load: Load) -> bool:
+    """Whether a further first round may be opened before devices can use it."""
+    slots = snapshot.slots.get(job.device_class, 0)
+    if not slots or trial_limited(job) or not any(task.tunable and task.fresh for task in job.tasks):
+        return False
+    alone = sum(other.device_class == job.device_class for other in snapshot.jobs) == 1
+    return alone and load.rounds[job.device_class] < limits.rounds(slots) + limits.ahead
 
 
 def _has_place(job: JobSnapshot, slots: int, limits: Limits, load: Load) -> bool:

@@ -12,11 +12,17 @@ from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot, Sn
 
 @dataclass(frozen=True)
 class Limits:
-    """How much may be in flight per device class: ``per_slot`` rounds for each live device and ``spare`` more."""
+    """How much may be in flight per device class: ``per_slot`` rounds for each live device and ``spare`` more.
+
+    ``ahead``: first rounds of a job that has the devices for itself, beyond these. They are constructed without a cost
+    model, so that none of them would know more later, and searchers have nothing else to do while devices are busy with
+    the default schedules.
+    """
 
     per_slot: int = 2
     spare: int = 1
     minimum: int = 2
+    ahead: int = 5
 
     def rounds(self, slots: int) -> int:
         """Rounds that may be under way for a class with ``slots`` live devices."""

@@ -9,6 +9,7 @@ from snapshots import CLASS, job, task, with_options
 from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.budget import REFERENCE_SECONDS, evaluation_reserve
 from services.coordinator.scheduling.plan import plan
+from services.coordinator.scheduling.share import Limits
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TrainingSnapshot
 from tunesmith.states import JobState, ModelState, WorkState
 
@@ -42,6 +43,15 @@ def test_first_rounds_visit_the_largest_tasks_with_a_baseline() -> None:
     later = job(tasks=1).tasks[0]
     repeated = opened(plan(snap(replace(job(), tasks=(replace(later, rounds=1),)))))
     assert [r.baseline for r in repeated] == [False]
+
+
+def test_first_rounds_are_proposed_ahead_of_a_job_that_is_alone() -> None:
+    many = job(tasks=20, budget_trials=None, budget_seconds=600.0)
+    limits = Limits(ahead=4)
+    assert len(opened(plan(snap(many), limits))) == limits.rounds(1) + 4
+    assert len(opened(plan(snap(many, replace(many, id="b")), limits))) == limits.rounds(1)
+    known = replace(many, tasks=tuple(replace(each, rounds=1, history=(1.0,)) for each in many.tasks))
+    assert len(opened(plan(snap(known), limits))) == limits.rounds(1)
 
 
 def test_an_alternative_has_its_first_round_before_its_direct_task() -> None:
