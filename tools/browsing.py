@@ -11,6 +11,14 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, s
 from tools.browser import REMEDY, find
 from tunesmith.errors import MissingDependency
 
+OFF = (
+    "AimEnabled AvoidCorsURLLoaderRestartOnRedirect AvoidUnnecessaryBeforeUnloadCheckSync DestroyProfileOnBrowserClose "
+    "HttpsFirstBalancedModeAutoEnable HttpsUpgrades LensOverlay MediaRouter NetworkTimeServiceQuerying "
+    "OptimizationHints PaintHolding PreconnectToSearch TcpPortRandomizationWin ThirdPartyStoragePartitioning "
+    "WebUIOmniboxAimPopup WebUIOmniboxFullPopup WebUIOmniboxPopup"
+)
+"""What the browser does without. All but the last three are Playwright's list, which an argument replaces; those would
+load the address bar's own pages, four hundred files, with each window that a test opens, next to what is looked at."""
 ARGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -19,6 +27,7 @@ ARGS = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
+    f"--disable-features={','.join(OFF.split())}",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
 ]
 WAIT = 30_000.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -34,6 +34,7 @@ from services.dashboard import (
 )
 from services.dashboard.api import Clients
 from services.dashboard.context import Context, first_look
+from services.dashboard.early import in_two_parts
 from services.dashboard.kept_files import KeptFiles
 from services.dashboard.listing import Listing
 from services.dashboard.listings import LISTINGS
@@ -98,9 +99,9 @@ def _page(path: str) -> Callable[[Callable[..., None]], None]:
     def add(build: Callable[..., None]) -> None:
         @ui.page(path)
         @wraps(build)
-        async def page(*args: Any, **given: Any) -> None:
+        async def page(*args: Any, **given: Any) -> Response:
             build(*args, **given)
-            await first_look()
+            return in_two_parts(ui.context.client, partial(first_look, ui.context.client))
 
     return add
 

@@ -1,4 +1,4 @@
-// A chart whose library is loaded once the page is there, because it is as large as everything else together.
+// A chart whose library is no part of the page's own scripts, because it is as large as everything else together.
 export default {
   template: "<div></div>",
   props: { options: Object },

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from nicegui import app, background_tasks, ui
+from nicegui import Client, app, background_tasks, ui
 
 from services.dashboard.api import Api
 from services.dashboard.parts import Banner
@@ -20,8 +20,8 @@ from tunesmith.errors import TunesmithError, Unauthorized
 T = TypeVar("T")
 FIRST_LOOK = "first look"
 """Where a page's client keeps the task that fills it first."""
-FIRST_SECONDS = 0.3
-"""For which a page waits for its data before it is sent; what comes later follows over the socket."""
+FIRST_SECONDS = 0.6
+"""For which a page's second part waits for its data; what comes later follows over the socket."""
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,8 @@ def keep_fresh(refresh: Callable[[], Awaitable[float]], banner: Banner, path: st
     return timer
 
 
-async def first_look() -> None:
-    """Wait a moment for the first data of the page that is being built: it need not be drawn twice then."""
-    task = ui.context.client.storage.get(FIRST_LOOK)
+async def first_look(client: Client) -> None:
+    """Wait a moment for the first data of a client's page: it need not be drawn twice then."""
+    task = client.storage.get(FIRST_LOOK)
     if task is not None:
         await asyncio.wait({task}, timeout=FIRST_SECONDS)

@@ -251,7 +251,7 @@ def build(context: Context, job_id: str) -> None:
         header = Header(visitor, job_id, lambda: at_once(refresh, banner))
         notices, figures, curve = Notices(), Figures(), Curve(lambda: at_once(refresh, banner))
         tasks, decisions = TaskTable(job_id, lambda: at_once(refresh, banner)), Decisions()
-        with ui.element("div").classes("ts-two"):
+        with ui.element("div").classes("ts-two ts-below"):
             with ui.column().classes("gap-4 w-full"):
                 failures = Failures()
                 _downloads(job_id)
@@ -266,23 +266,24 @@ def build(context: Context, job_id: str) -> None:
             head, lines = call(lambda api: _head(api, job_id)), call(lambda api: _curves(api, job_id, curve.chosen))
             listed = call(lambda api: api.tasks(job_id, tasks.find))
             past = call(lambda api: _history(api, job_id, events.last))
+            limit = call(lambda api: api.roofline(job_id)["seconds"]) if least is None else None
             job, forecast = await head
+            family = call(lambda api: others_of(api, job)) if siblings is None else None
             header.show(job)
             notices.show(job)
             figures.show(job, forecast)
-            tasks.show((await listed)["items"], job["progress"]["tasks"])
-            drawn, others = await lines
-            curve.show(drawn["points"], marks(job, drawn["untuned"], least), others)
             taken, failed, happened = await past
             decisions.show(taken)
             failures.show(failed, job["progress"]["trials"])
             events.add(happened)
-            if siblings is None:  # once, and the limit until it is there: neither changes afterwards
-                siblings = await call(lambda api: others_of(api, job))
+            tasks.show((await listed)["items"], job["progress"]["tasks"])
+            if family is not None:  # once, and the limit until it is there: neither changes afterwards
+                siblings = await family
                 curve.offer(siblings)
-            if least is None:
-                least = (await call(lambda api: api.roofline(job_id)))["seconds"]
-                curve.show(drawn["points"], marks(job, drawn["untuned"], least), others)
+            if limit is not None:
+                least = await limit
+            drawn, others = await lines
+            curve.show(drawn["points"], marks(job, drawn["untuned"], least), others)
         return 2.0 if job["state"] in ACTIVE else 10.0
 
     keep_fresh(refresh, banner, f"/jobs/{job_id}")

@@ -162,11 +162,12 @@ class Decisions:
     NEWEST = 50
 
     def __init__(self) -> None:
-        with ui.element("section").classes("ts-card"):
+        with ui.element("section").classes("ts-card ts-below"):
             ui.label("Allocation").classes("ts-head").props("role=heading aria-level=2")
             self._empty = empty("alt_route", "No rounds yet", "Each round's reason appears when it is opened.")
             self._table = ui.table(columns=DECISION_COLUMNS, rows=[], row_key="round", pagination={"rowsPerPage": 8})
             self._table.classes("ts-table w-full").props("flat dense").mark("decisions")
+            fill_rows(self._table, {})
 
     def show(self, decisions: list[dict[str, Any]]) -> None:
         """Replace the rows, the newest first."""

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from nicegui import ui
 
+from services.dashboard.early import SEAM
+
 STYLE = (Path(__file__).parent / "style.css").read_text("utf-8")
 DARK = STYLE.partition(".body--dark {")[2].partition("}")[0]
 """Colours in the dark."""
@@ -52,6 +54,7 @@ def shell(title: str) -> str:
         '<div class="ts-shell"><header class="ts-top px-6 py-2"><span class="ts-brand">Tunesmith</span>'
         f'<div class="ts-nav">{names}</div></header>'
         f'<main class="ts-page"><h1 class="ts-title">{escape(title)}</h1><p class="ts-soft">Loading …</p></main></div>'
+        f"{SEAM}"
     )
 
 
