@@ -21,6 +21,8 @@ from tunesmith.search.construction import construct
 from tunesmith.targets import Target
 from workers.tvm_backend import tir
 from workers.tvm_backend.design_space import space
+from workers.tvm_backend.design_space.rules.matrix import blocks_of_tiles
+from workers.tvm_backend.design_space.rules.registers import Tile
 from workers.tvm_backend.design_space.static_model import prior_of
 
 pytestmark = pytest.mark.parallel
@@ -116,6 +118,13 @@ def test_llvm_knows_the_same_cpus_to_have_the_unit() -> None:
 def test_wide_strides_and_few_rows_are_left_to_vectors() -> None:
     assert not in_tiles(convolution((1, 2, 13, 13), 2, (3, 3), stride=(3, 3)))
     assert not in_tiles(dense((2,), 4, 32))
+
+
+def test_rows_of_a_map_are_divided_and_enough_tiles_are_accumulated() -> None:
+    assert blocks_of_tiles(7, 60, whole=True) == [Tile(1, 6), Tile(1, 5)], "seven rows are no multiple of two"
+    assert blocks_of_tiles(7, 60)[0] == Tile(2, 3), "the last rows are padded"
+    assert blocks_of_tiles(28, 6, whole=True) == [Tile(2, 3), Tile(2, 2)]
+    assert blocks_of_tiles(7, 2, whole=True) == [Tile(1, 2)], "there are no more"
 
 
 def test_the_static_model_prefers_the_unit() -> None:

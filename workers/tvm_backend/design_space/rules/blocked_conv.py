@@ -72,7 +72,7 @@ def _in_tiles(found: BlockedConv, cpu: CpuModel) -> Iterator[Variant]:
     if matrix is None or found.lanes % COLUMNS:
         return
     columns = found.extents[found.channel] * found.lanes // COLUMNS
-    for block in blocks_of_tiles(found.extents[found.height], columns):
+    for block in blocks_of_tiles(found.extents[found.height], columns, whole=True):
         for bands in (False, True):
             limits = Tile(pixels, block.vectors)
             yield partial(_schedule, plan=BlockedConvPlan(found, cpu.lanes(), limits, block.scalars, bands, matrix))

@@ -21,6 +21,8 @@ GOOD_ROWS = 12
 """Rows from which a tile that divides them is taken rather than one that is padded."""
 OFFERED = 2
 """Numbers of tiles that are offered."""
+MIN_ACCUMULATORS = 4
+"""Tiles from which an instruction need not wait for the one before: it starts every 16 cycles and takes 52."""
 
 
 def dot_of_tiles(
@@ -47,7 +49,7 @@ def rows_of_a_tile(rows: int) -> int:
     return MAX_ROWS
 
 
-def blocks_of_tiles(rows: int, columns: int) -> list[Tile]:
+def blocks_of_tiles(rows: int, columns: int, whole: bool = False) -> list[Tile]:
     """How many tiles below and beside one another are accumulated together at most, the best first.
 
     Each tile of the left operand is loaded once for those beside one another, and each of the right one once for those
@@ -55,18 +57,21 @@ def blocks_of_tiles(rows: int, columns: int) -> list[Tile]:
 
     Args:
         rows, columns: how many tiles there are below and beside one another.
+        whole: no row is padded, so that those below one another divide ``rows``.
     """
-    found = {
+    found = [
         Tile(below, beside)
         for below in range(1, min(rows, ACCUMULATORS) + 1)
-        for beside in [largest_divisor(columns, ACCUMULATORS // below)]
-    }
+        for beside in range(1, ACCUMULATORS // below + 1)
+        if columns % beside == 0 and not (whole and rows % below)
+    ]
 
     def loads(tile: Tile) -> float:
         padded = -(-rows // tile.scalars) * tile.scalars / rows
         return padded * (1 / tile.scalars + 1 / tile.vectors)
 
-    return sorted(found, key=loads)[:OFFERED]
+    best, *others = sorted(found, key=loads)
+    return [best, *(tile for tile in others if tile.scalars * tile.vectors >= MIN_ACCUMULATORS)][:OFFERED]
 
 
 @dataclass(frozen=True)
