@@ -128,6 +128,9 @@ class CpuModel:
     spill_penalty: float = _figure(
         1.6, "times", LLVM, "Slowdown of a kernel without enough registers, next to the loads and stores of them."
     )
+    parked_values: float = _figure(
+        8.0, "registers", "LLVM 22, Xeon", "Values on the stack from which a kernel has this whole slowdown."
+    )
     compiled_steps: float = _figure(20.0, "steps", LLVM, "Loop body up to which LLVM vectorises a loop well.")
     condition_instructions: float = _figure(
         6.0, "instructions", RECORDINGS, "Price of an element that is read only under a condition of its own."

@@ -62,7 +62,7 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
     if block.in_tiles:
         return _of_tiles(shape, run, cpu)
     lanes = cpu.lanes(shape.buffers[block.write.buffer].element_bytes)
-    vector = _vector(_multiplied(shape, run.vector), lanes, run.compiled)
+    vector = _vector(_multiplied(shape, run.vector), lanes, run)
     ranges = shape.ranges(run.kernel)
     inside = _multiplied(shape, run.kernel)
     operations = inside / vector.length * vector.pieces * block.operations
@@ -70,9 +70,10 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
     steps = _multiplied(shape, run.kernel & summed)
     written, moved = _registers(shape, run, block.write, ranges, vector, cpu)
     stay = np.where(run.memory, 1.0, _stay(shape, run, block.write))
-    loads, needed = np.zeros(shape.n), np.zeros(shape.n)
+    loads, needed, waiting = np.zeros(shape.n), np.zeros(shape.n), np.zeros(shape.n)
     for access in block.reads:
         registers, fetched = _registers(shape, run, access, ranges, vector, cpu)
+        waiting = np.maximum(waiting, _waiting(shape, run, access, vector, cpu))
         kept = (registers + written <= cpu.registers) & ~run.memory
         loads = loads + fetched / np.where(kept, _stay(shape, run, access), 1.0)
         needed = np.maximum(needed, np.minimum(registers / steps, 4.0))
@@ -81,7 +82,8 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
     if block.update:
         needed = needed + written / pieces + 1.0
         spilled = np.maximum(needed - cpu.registers, 0.0) * steps
-        loads, stores = loads + spilled + moved / stay, spilled + stores
+        parked = np.where(run.memory, 0.0, np.clip(needed + waiting - cpu.registers, 0.0, waiting))
+        loads, stores = loads + spilled + parked + moved / stay, spilled + parked + stores
     each, shared = inside * cpu.condition_instructions, inside / vector.length
     tests = sum((_tests(shape, run, axes, each, shared) for axes in block.conditions), np.zeros(shape.n))
     operations = operations + (loads + stores) * (1.0 - vector.pieces / vector.moves)  # what puts pieces together
@@ -103,7 +105,8 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
     uneven = (vector.length > lanes) & (np.log2(vector.length) % 1.0 != 0) & ~run.compiled & block.update
     cycles = cycles * np.where(large, cpu.code_penalty, 1.0) * np.where(uneven, cpu.odd_vector_penalty, 1.0)
     if block.update:
-        cycles = cycles * np.where(needed > cpu.registers, cpu.spill_penalty, 1.0)
+        missing = np.where(needed > cpu.registers, 1.0, np.minimum(parked / cpu.parked_values, 1.0))
+        cycles = cycles * (1.0 + (cpu.spill_penalty - 1.0) * missing)
         # Compilers hardly vectorise a loop of many statements.
         body = inside / vector.length
         cycles = cycles * np.where(run.compiled, np.clip(body / cpu.compiled_steps, 1.0, lanes), 1.0)
@@ -155,14 +158,19 @@ def _multiplied(shape: Shape, inside: Bools) -> Floats:
     return out
 
 
-def _vector(length: Floats, lanes: int, compiled: Bools) -> _Vector:
-    """A length that is no power of two is moved in pieces that are."""
+def _vector(length: Floats, lanes: int, run: Running) -> _Vector:
+    """A length that is no power of two is moved in pieces that are.
+
+    A compiler takes one width for a loop, and what that leaves over comes element by element.
+    """
     whole, rest = np.divmod(length, lanes)
-    bits = np.zeros(len(length))
+    bits, loop = np.zeros(len(length)), length
     for power in range(lanes.bit_length()):
         bits += (rest.astype(np.int64) >> power) & 1
-    pieces = np.ceil(length / lanes)
-    return _Vector(length, pieces, np.where(compiled, pieces, whole + bits))
+        turns, left = np.divmod(length, 2.0**power)
+        loop = np.minimum(loop, turns + left)
+    pieces = np.where(run.memory, loop, np.where(run.compiled, whole + bits, np.ceil(length / lanes)))
+    return _Vector(length, pieces, np.where(run.compiled, pieces, whole + bits))
 
 
 def _registers(
@@ -174,13 +182,39 @@ def _registers(
     elements = shape.footprint(access, ranges).elements
     rows = (shape.along(along(access)), shape.along(along(access, cpu.near_stride)), shape.moves(access))
     whole, near, moved = ((run.vector & row).any(axis=0) for row in rows)
-    inside = unbroken(access, vector.length)
+    inside = unbroken(shape, access, vector.length)
     whole, near = whole & inside, near & inside
     vectors, moves = elements / vector.length * vector.pieces, elements / vector.length * vector.moves
     if access.indices:  # a scalar lies in one line
         moves = moves + elements * _crossing(shape, access, vector, cpu)
     shuffled = np.where(near, cpu.near_stride * moves, elements * cpu.gather_loads)
     return np.where(moved, vectors, elements), np.where(whole, moves, np.where(moved, shuffled, elements))
+
+
+def _waiting(shape: Shape, run: Running, access: Access, vector: _Vector, cpu: CpuModel) -> Floats:
+    """Registers of values that a later step of the straight code uses again, as those of a window that slides.
+
+    A compiler loads each of them once and keeps it. Where registers run out it writes the value to the stack, and does
+    not load it again from where it was.
+    """
+    out, loops = np.zeros(shape.n), shape.block.loops
+    summed = {axis for loop in loops if loop.reduction for axis in loop.axes}
+    rows = [{axis for axis, _ in index.strides} for index in access.indices]
+    sliding = {axis for axes in rows if axes & summed for axis in axes - summed}
+    if not sliding:
+        return out
+    inside = run.kernel & ~np.array([loop.reduction for loop in loops], dtype=np.bool_)[:, None]
+    once, _ = _registers(shape, run, access, shape.ranges(inside), vector, cpu)
+    for at in reversed(range(len(loops))):
+        if loops[at].reduction:
+            inside[at] = run.kernel[at]
+            steps = np.where(inside[at], shape.extents[at], 1.0)
+            touched, _ = _registers(shape, run, access, shape.ranges(inside), vector, cpu)
+            again = touched < once * steps
+            out = np.maximum(out, np.where(again, touched * (1.0 - 1.0 / steps), 0.0))
+            once = touched
+    shifted = (run.vector & shape.along(sliding)).any(axis=0)  # each step has vectors of its own
+    return np.where(shifted, 0.0, out / vector.pieces)
 
 
 def _crossing(shape: Shape, access: Access, vector: _Vector, cpu: CpuModel) -> Floats:

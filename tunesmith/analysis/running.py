@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunesmith.analysis.cpu_model import CpuModel
-from tunesmith.analysis.nest import Access, Kind, Marks
+from tunesmith.analysis.nest import Access, Buffer, Kind, Marks
 from tunesmith.analysis.shape import Shape, Values, product
 from tunesmith.space.base import Bools, Floats
 
@@ -58,11 +58,22 @@ def along(access: Access, most: int = 1) -> set[int]:
     return {axis for axis, stride in access.indices[-1].strides if 1 <= stride <= most} if access.indices else set()
 
 
-def unbroken(access: Access, length: Floats) -> Bools:
+def unbroken(shape: Shape, access: Access, length: Floats) -> Bools:
     """Whether a vector of ``length`` elements along the last dimension stays within one panel of a packed buffer, bool
     [n]. Of one that runs into the next panel TVM fetches element by element."""
     panel = access.indices[-1].modulo if access.indices else 0
+    if panel and _follows(access, shape.buffers[access.buffer]):
+        return np.ones(len(length), dtype=np.bool_)
     return np.asarray(panel % length == 0)
+
+
+def _follows(access: Access, buffer: Buffer) -> bool:
+    """Whether the last dimension goes on in the one before it. Both are digits of one number then, like the row and the
+    column of a pixel that was counted."""
+    *_, before, last = (None, *access.indices)
+    if before is None or before.strides != last.strides or last.divide != 1:
+        return False
+    return last.modulo == buffer.shape[-1] == before.divide
 
 
 def _of_kind(shape: Shape, kind: Kind) -> Bools:
@@ -103,7 +114,7 @@ def _instructions(shape: Shape, vector: Bools, lanes: int) -> Floats:
     pieces, out = np.ceil(length / lanes), np.ones(shape.n)
     for access in shape.block.reads:
         whole, moved = ((vector & row).any(axis=0) for row in (shape.along(along(access)), shape.moves(access)))
-        whole = whole & unbroken(access, length)
+        whole = whole & unbroken(shape, access, length)
         out = out + np.where(whole, pieces, np.where(moved, 2.0 * length, 1.0))
     return np.asarray(out + pieces * shape.block.operations)
 

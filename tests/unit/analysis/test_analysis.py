@@ -209,6 +209,50 @@ def test_a_vector_that_runs_into_the_next_panel_is_fetched_element_by_element(co
     assert apart.loads[0] > 4 + 2 * elements if elements else apart.loads[0] == plain.loads[0]
 
 
+@pytest.mark.parametrize(("pixels", "taps", "parked"), [(10, 5, False), (20, 5, True), (20, 1, False)])
+def test_pixels_that_wait_for_a_later_step_take_registers(pixels: int, taps: int, parked: bool) -> None:
+    """A window with stride 2: each pixel is used by two or three of the unrolled steps. Twenty accumulators leave no
+    room for so many; a single step keeps none."""
+    loops = (
+        fixed(0, 4, 0, kind=Kind.PARALLEL),
+        fixed(1, 5 // taps, 1, reduction=True),
+        fixed(2, taps, 1, reduction=True, kind=Kind.UNROLLED),
+        fixed(3, pixels, 0, kind=Kind.UNROLLED),
+        fixed(4, 16, 2, kind=Kind.VECTOR),
+    )
+    window, place, lane = Index(((0, 2), (1, 1))), Index(((0, 1),)), Index(((2, 1),))
+    reads = Access(1, (window,)), Access(2, (Index(((1, 1),)), lane))
+    block = Block("C", (4 * pixels, 5, 16), loops, Access(0, (place, lane)), reads, 1.0, update=True)
+    buffers = Buffer("C", (4 * pixels, 16), F), Buffer("X", (8 * pixels + 3,), F), Buffer("W", (5, 16), F)
+    shape = shape_of(block, buffers)
+    inner = kernel(shape, running(shape, None, {}, AVX512), AVX512)
+    assert inner.needed[0] <= 32
+    assert (inner.stores[0] > 2 * pixels * taps / 5) == parked
+    assert (inner.cycles[0] > 1.3 * inner.operations[0] / 2 + 1) == parked
+
+
+@pytest.mark.parametrize(("length", "turns"), [(64, 4), (30, 9), (20, 5)])
+def test_what_a_compiled_loop_leaves_over_comes_element_by_element(length: int, turns: int) -> None:
+    """A loop that no mark vectorises has one width: thirty are three times eight, and six."""
+    loops = (fixed(0, 8, 0), fixed(1, 1000, 2, reduction=True), fixed(2, length, 1))
+    write, read = Access(0, (Index(((0, 1),)), Index(((1, 1),)))), Access(1, (Index(((2, 1),)), Index(((1, 1),))))
+    block = Block("C", (8, length, 1000), loops, write, (read,), 40.0, update=True)
+    shape = shape_of(block, (Buffer("C", (8, length), F), Buffer("X", (1000, length), F)))
+    run = running(shape, Marks(), {}, AVX512)
+    assert run.memory[0]
+    assert kernel(shape, run, AVX512).operations[0] == 40 * turns
+
+
+@pytest.mark.parametrize(("row", "elements"), [(20, False), (24, True)])
+def test_pixels_that_were_counted_lie_together(row: int, elements: bool) -> None:
+    """Sixteen pixels go on in the next row of the image; of a wider buffer they are a part of each row."""
+    block, buffers = product_block(64, 400, 128, (4, 16))
+    pixels = Access(2, (Index(((2, 1),)), Index(((1, 1),), divide=20), Index(((1, 1),), modulo=20)))
+    image = replace(block, reads=(block.reads[0], pixels))
+    shape = shape_of(image, (*buffers[:2], Buffer("B", (128, 20, row), F)))
+    assert (kernel(shape, running(shape, None, {}, AVX512), AVX512).loads[0] > 4 + 16) == elements
+
+
 def test_what_is_refused() -> None:
     def good(tile: tuple[int, int], unrolled: int = 1) -> bool:
         block, buffers = product_block(512, 512, 512, tile, unrolled)
