@@ -171,8 +171,8 @@ class RoundStep(NamedTuple):
 
 
 def count_finished(session: Session, job_id: str) -> int:
-    """How many of a job's rounds have finished."""
-    query = sa.select(sa.func.count()).where(Round.job_id == job_id, Round.state == RoundState.DONE)
+    """How many of a job's rounds have finished, those without candidates left out."""
+    query = sa.select(sa.func.count()).where(Round.job_id == job_id, Round.state == RoundState.DONE, Round.size > 0)
     return session.scalar(query) or 0
 
 
@@ -183,7 +183,10 @@ def first_open_round(session: Session, job_id: str) -> int | None:
 
 
 def finished_rounds(session: Session, job_id: str, since: int = 0) -> list[RoundStep]:
-    """A job's finished rounds with ids from ``since`` on, in the order in which they finished."""
+    """A job's finished rounds with ids from ``since`` on, in the order in which they finished.
+
+    Rounds without candidates are left out.
+    """
     metrics = Round.metrics
     query = sa.select(
         Round.id,
@@ -193,7 +196,7 @@ def finished_rounds(session: Session, job_id: str, since: int = 0) -> list[Round
         Round.finished_at,
         Round.champion_since,
         *(metrics[name].as_float() for name in ("measured", "run_seconds", "build_seconds", "device_seconds")),
-    ).where(Round.job_id == job_id, Round.state == RoundState.DONE, Round.id >= since)
+    ).where(Round.job_id == job_id, Round.state == RoundState.DONE, Round.id >= since, Round.size > 0)
     found = session.execute(query.where(Round.finished_at.is_not(None)).order_by(Round.finished_at, Round.id))
     return [
         RoundStep(

@@ -32,7 +32,11 @@ from tunesmith.states import OPEN_JOBS, OPEN_ROUNDS, OPEN_WORK, RoundState, Work
 @dataclass(frozen=True)
 class RoundTotals:
     """Rounds of one task: ever opened, under way, being proposed, finished; the newest round's id; and trials that
-    those under way may still add."""
+    those under way may still add.
+
+    ``answers``: rounds without candidates, which give a task a schedule without a measurement; ``answering``: those of
+    them that are under way. They count as opened, and as nothing else.
+    """
 
     opened: int = 0
     in_flight: int = 0
@@ -40,6 +44,8 @@ class RoundTotals:
     done: int = 0
     last: int = 0
     trials: int = 0
+    answers: int = 0
+    answering: int = 0
 
 
 NO_ROUNDS = RoundTotals()
@@ -138,7 +144,7 @@ def _totals(session: Session, job_ids: Collection[str]) -> dict[int, RoundTotals
     )
 
     def total(of: sa.ColumnElement[int] | int, *states: RoundState) -> sa.ColumnElement[int]:
-        return sa.func.sum(sa.case((Round.state.in_(states), of), else_=0))
+        return sa.func.sum(sa.case((sa.and_(Round.state.in_(states), Round.size > 0), of), else_=0))
 
     query = (
         sa.select(
@@ -149,6 +155,8 @@ def _totals(session: Session, job_ids: Collection[str]) -> dict[int, RoundTotals
             total(1, RoundState.DONE),
             sa.func.max(Round.id),
             total(Round.size - sa.func.coalesce(recorded.c.number, 0), *OPEN_ROUNDS),
+            sa.func.sum(sa.case((Round.size == 0, 1), else_=0)),
+            sa.func.sum(sa.case((sa.and_(Round.size == 0, Round.state.in_(OPEN_ROUNDS)), 1), else_=0)),
         )
         .outerjoin(recorded, recorded.c.round_id == Round.id)
         .where(Round.job_id.in_(job_ids))

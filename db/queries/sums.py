@@ -82,8 +82,8 @@ def latency(tasks: TaskColumns) -> float | None:
 
 
 def _ended(session: Session, job_id: str) -> Collection[int]:
-    """Tasks of which a round has ended."""
-    query = sa.select(Round.job_task_id).where(Round.job_id == job_id, Round.state.in_(ENDED_ROUNDS))
+    """Tasks of which a round with candidates has ended."""
+    query = sa.select(Round.job_task_id).where(Round.job_id == job_id, Round.state.in_(ENDED_ROUNDS), Round.size > 0)
     return set(session.scalars(query.distinct()))
 
 

@@ -216,6 +216,7 @@ def _finish(
     if is_final(round_.state):
         return
     judge_failures(session, task)
+    task.answer = None  # what was measured says more, also where nothing beats the default schedule
     rows = records.of_batch(session, batch.id)
     failed = [row for row in rows if row.failure]
     confirmed = [row.created_at for row in rows if row.id == task.best_record_id]

@@ -7,11 +7,16 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from db import clock
 from db.models import Batch, Job, JobTask, Round
 from db.transactions import events
+from db.transactions.locks import lock_row
+from db.transactions.transitions import transition
+from tunesmith.event_kinds import EventKind
 from tunesmith.events import RoundOpened, TaskExhausted
 from tunesmith.states import RoundState
 from tunesmith.types import Candidate
+from tunesmith.unmeasured import Answer, Source
 
 
 def open_round(
@@ -21,7 +26,7 @@ def open_round(
 
     Args:
         number: counts within the job.
-        size: candidates at most.
+        size: candidates at most; 0: it gives the task a schedule without a measurement.
         baseline: whether it measures the default schedule, too.
         reason: why the allocator chose the task.
     """
@@ -87,6 +92,22 @@ def add_batch(
     session.add(batch)
     session.flush()
     return batch
+
+
+def store_answer(session: Session, round_: Round, answer: Answer) -> None:
+    """Finish a locked round without candidates; its task has the schedule unless something is measured by now."""
+    task = lock_row(session, JobTask, round_.job_task_id)
+    assert task is not None, "a task goes with its job, and the round with it"
+    if task.best_record_id is None and not task.trials and answer.source is not Source.DEFAULT:
+        task.answer = answer.to_json()
+    transition(
+        session,
+        round_,
+        RoundState.DONE,
+        event=EventKind.ROUND_FINISHED,
+        finished_at=clock.now(session),
+        data={"number": round_.number, "task": task.id, "name": task.name, "measured": 0, "failed": 0},
+    )
 
 
 def store_ranking(session: Session, batch: Batch, ranking: dict[str, Any]) -> None:

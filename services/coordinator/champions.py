@@ -38,8 +38,9 @@ def _better(task: JobTask, found: Mapping[str, Schedule]) -> Schedule | None:
 
 def _latencies(tasks: Sequence[JobTask], better: Mapping[str, Schedule | None]) -> dict[str, TaskLatency[str]]:
     bests = {key: None if champion is None else champion.latency for key, champion in better.items()}
+    measured = {task.alternative_of for task in tasks if bests[task.workload_hash] is not None}
     for task in tasks:
-        if bests[task.workload_hash] is None and task.answer is not None:
+        if bests[task.workload_hash] is None and task.answer is not None and task.workload_hash not in measured:
             bests[task.workload_hash] = task.answer["seconds"]
     return {
         task.workload_hash: TaskLatency(

@@ -209,21 +209,24 @@ def _target(session: Session, job: Job) -> Mapping[str, Any]:
 
 
 def tuned_workloads(session: Session, job: Job, pack: Packer) -> list[TunedWorkload]:
-    """The champions of the tasks that a job's model runs."""
+    """The champions of the tasks that a job's model runs, and schedules without a measurement where it has none."""
     tasks = task_rows.tasks(session, job.id)
     chosen = champions.of_job(session, job, [task for task, _, _ in tasks])
     found = []
-    for _, workload, _ in tasks:
+    for task, workload, _ in tasks:
         champion = chosen.get(workload.hash)
-        if champion is None:
+        if champion is not None:
+            trace, seconds = champion.trace, by_key.existing(session, Record, champion.record_id).samples
+        elif workload.hash in chosen and task.answer is not None:
+            trace, seconds = task.answer["trace"], [task.answer["seconds"]]
+        else:
             continue
-        record = by_key.existing(session, Record, champion.record_id)
         found.append(
             TunedWorkload(
                 workload=workload.hash,
                 workload_json=pack.blob(workload.metaschedule_blob),
-                trace=pack.data(champion.trace),
-                run_seconds=record.samples,
+                trace=pack.data(trace),
+                run_seconds=seconds,
                 args=[Spec(dtype=dtype, shape=shape) for dtype, shape in workload.args],
             )
         )

@@ -23,6 +23,7 @@ SOURCES = {
     Source.ESTIMATED: "chosen by the static model",
     Source.DEFAULT: "default",
 }
+UNMEASURED = (Source.RESCALED, Source.ESTIMATED)
 
 
 def summarise(client: Client, job: Job, model: str, target: str, spent: float) -> dict[str, Any]:
@@ -148,24 +149,25 @@ def float32_outputs(references: Sequence[Mapping[str, Any]]) -> list[str]:
 def _schedules(tasks: list[dict[str, Any]]) -> str:
     """How many of the schedules in use are better than the default ones, and how far they were checked.
 
-    A job that measured nothing says where they come from.
+    A job that measured nothing says where they come from, and one whose time ended too soon which were not measured.
     """
-    if any(task.get("answer") for task in tasks):
-        return sources_in_words(task_source(task) for task in tasks if task["in_use"])
-    better = [task for task in tasks if task["in_use"] and better_than_default(task)]
+    used = [task for task in tasks if task["in_use"]]
+    sources = [task_source(task) for task in used]
+    unmeasured = [source for source in sources if source in UNMEASURED]
+    if unmeasured and not any(task["trials"] for task in tasks):
+        return sources_in_words(sources)
+    better = [task for task in used if better_than_default(task)]
     errors = [task["verified"]["error"] for task in better if task["verified"]]
-    if not errors:
-        return f"{len(better)} better than the default ones"
-    each = "each" if len(errors) == len(better) else f"{len(errors)} of them"
-    return (
-        f"{len(better)} better than the default ones, {each} with the same outputs: "
-        f"error {max(errors):.1e} of the largest value at most"
-    )
+    text = f"{len(better)} better than the default ones"
+    if errors:
+        each = "each" if len(errors) == len(better) else f"{len(errors)} of them"
+        text += f", {each} with the same outputs: error {max(errors):.1e} of the largest value at most"
+    return f"{text}; not measured: {sources_in_words(unmeasured)}" if unmeasured else text
 
 
 def task_source(task: Mapping[str, Any]) -> Source:
-    """Where the schedule of a task comes from, in a job that measured nothing."""
-    if task.get("answer"):
+    """Where the schedule of a task comes from."""
+    if task.get("answer") and task["best_latency"] is None:
         return Source(task["answer"]["source"])
     return Source.DEFAULT if task["best_latency"] is None else Source.MEASURED
 

@@ -37,6 +37,7 @@ from workers.core.features import BatchFeatures
 from workers.core.leased import Lease, run_leased
 from workers.core.scoring import Scorer
 from workers.core.subjects import cost_model_of, scorer_of, space_of
+from workers.core.unmeasured import give_answer
 from workers.tvm_backend.design_space.space import TraceSpace
 from workers.tvm_backend.warm import warm
 
@@ -113,6 +114,9 @@ def propose_round(context: Context, message: ProposeRound) -> bool:
         with context.readers() as session:
             subject = work_parts.of_round(session, message.round_id)
         warm(subject.target.kind)
+        if not subject.size:
+            give_answer(context, lease, subject)
+            return
         proposal = propose(context, lease, subject, started)
         context.write(lambda session: _store(session, lease, subject, proposal))
 

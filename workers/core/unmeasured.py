@@ -1,15 +1,18 @@
-"""Schedules for the tasks of a job that measures nothing."""
+"""Schedules for tasks that are not measured: all of a job without trials, and those that a job may not come to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
 from db.models import WorkloadRow
-from db.queries import champions, devices
+from db.queries import by_key, champions, devices, sketches
+from db.queries.work_parts import RoundSubject
 from db.transactions.job_plan import PlannedTask
+from db.transactions.rounds import store_answer
 from tunesmith.messages import Calibration
 from tunesmith.targets import Target
 from tunesmith.unmeasured import Source
@@ -54,6 +57,29 @@ def with_answers(
         return task if made.source is Source.DEFAULT else replace(task, answer=made)
 
     return _with_one_each(together(answered, planned))
+
+
+def give_answer(context: Context, lease: Lease, subject: RoundSubject) -> None:
+    """Give the task of a round without candidates a schedule that was not measured, where there is something to
+    decide, and finish the round."""
+    with context.readers() as session:
+        stored = sketches.get(session, subject.sketches)
+        row = by_key.existing(session, WorkloadRow, subject.workload)
+        bodies = [SketchBody.from_json(stored[sketch]) for sketch in subject.sketches]
+        relatives = siblings.relatives(session, _subject(row, bodies), subject.target_hash, subject.job_id)
+        found = devices.calibration(session, subject.device_class)
+    calibration = Calibration.model_validate(found) if found else None
+
+    @contextmanager
+    def unit() -> Iterator[None]:  # kernels are timed meanwhile
+        lease.check()
+        with context.lease.shared():
+            yield
+
+    module = context.blobs.get_bytes(subject.module_blob)
+    about = "", subject.workload
+    answer = unmeasured.choose(about, module, subject.target, bodies, relatives, calibration, context.nest_forms, unit)
+    context.write(lambda session: store_answer(session, lease.hold(session), answer))
 
 
 def _with_one_each(planned: Sequence[PlannedTask]) -> list[PlannedTask]:

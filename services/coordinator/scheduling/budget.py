@@ -6,6 +6,8 @@ from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot
 
 REFERENCE_SECONDS = 4.0
 """Seconds that onnxruntime takes: two processes, each of which loads a model and times it for a second."""
+ANSWER_SECONDS = 0.5
+"""What it takes to choose a schedule of a task without a measurement."""
 GUESSED_TRIALS_PER_SECOND = 2.0
 """Used until the job's own pace is known."""
 
@@ -38,6 +40,11 @@ def seconds_left(job: JobSnapshot) -> float | None:
     return job.budget_seconds - evaluation_reserve(job) - job.elapsed
 
 
+def answer_seconds(job: JobSnapshot) -> float:
+    """Seconds that it takes to give a schedule to each task that has none, at most half of the budget."""
+    return 0.0 if job.budget_seconds is None else min(ANSWER_SECONDS * len(job.unanswered), job.budget_seconds / 2)
+
+
 def out_of_time(job: JobSnapshot) -> bool:
     """True when one more round, after those in flight, would end too late. A job's first round always fits.
 
@@ -49,6 +56,7 @@ def out_of_time(job: JobSnapshot) -> bool:
     started = job.trials or job.rounds_in_flight
     done = sum(len(task.history) for task in job.tasks)
     usual = min(ROUND_SIZE, job.trials / done) if done else ROUND_SIZE
+    left -= answer_seconds(job)
     return left <= ((job.trials_in_flight + usual) / pace(job) if started else 0.0)
 
 

@@ -101,7 +101,8 @@ def _next_tuned(
 
     A task that is being proposed for is left out: its next batch should know the one before. So is a task with a
     round for each of the ``slots`` devices and one more, which keeps them busy: a batch proposed still earlier would
-    know less, and where trials are few not even that one is opened; and so is one that its alternative, or its direct
+    know less, and where trials are few not even that one is opened; and so is one that is given a schedule without a
+    measurement, one that has such a schedule while other tasks have none, and one that its alternative, or its direct
     task, dominates, and a direct task whose alternative is still to have its first round. The job's allocator chooses
     among the others, except in rounds that are for what was proposed from outside, see :func:`_proposals_turn`.
 
@@ -117,6 +118,9 @@ def _next_tuned(
         for task in job.tasks
         if _open(task, lost) and not task.proposing and task.in_flight < most and task.id not in waiting
     ]
+    free = [task for task in free if not task.answering]
+    if any(task.fresh and not task.answered for task in free):  # those have no schedule at all
+        free = [task for task in free if not (task.fresh and task.answered)]
     searched = {task.id for task in free if _searched(task, lost)}
     allocator = make_allocator(job.options.allocator, job.options.seed)
     choice = _proposals_turn(job, free, bool(searched))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from services.coordinator.scheduling import actions as act
-from services.coordinator.scheduling import budget
+from services.coordinator.scheduling import answers, budget
 from services.coordinator.scheduling.choose import next_round, open_tasks
 from services.coordinator.scheduling.convergence import converged
 from services.coordinator.scheduling.rounds import trial_limited
@@ -41,7 +41,11 @@ def plan(snapshot: Snapshot, limits: Limits | None = None) -> list[act.Action]:
         actions += _steer(job, snapshot)
         if job.state is JobState.RUNNING:
             actions += _train(job)
-            going_on = _stop_reason(job) is None and not budget.out_of_time(job)
+            going_on = False
+            if _stop_reason(job) is None:
+                opened, job = answers.with_answers(job)
+                actions += opened
+                going_on = not budget.out_of_time(job)
             if going_on and not _model_is_worth_a_wait(job, snapshot.slots.get(job.device_class, 0)):
                 open_jobs.append(job)
     actions += _fill(open_jobs, snapshot, limits)
@@ -75,7 +79,7 @@ def _steer_running(job: JobSnapshot, snapshot: Snapshot) -> Iterator[act.Action]
     reason = _stop_reason(job)
     if reason is None:
         return
-    if reason == "seconds" and any(task.proposing for task in job.flying):
+    if reason == "seconds" and any(task.proposing or task.answering for task in job.tasks):
         yield act.CancelRounds(job.id, measuring=False)
     if any(task.in_flight - task.proposing for task in job.flying):
         return
@@ -93,7 +97,7 @@ def _steer_running(job: JobSnapshot, snapshot: Snapshot) -> Iterator[act.Action]
 
 
 def _steer_finishing(job: JobSnapshot) -> Iterator[act.Action]:
-    if job.rounds_in_flight:
+    if job.rounds_in_flight or any(task.answering for task in job.tasks):
         yield act.CancelRounds(job.id, measuring=True)
     if not job.options.verify or job.evaluation is WorkState.DONE:
         yield act.MoveJob(job.id, job.state, JobState.SUCCEEDED)
@@ -117,7 +121,7 @@ def _stop_reason(job: JobSnapshot) -> str | None:
     seconds = budget.seconds_left(job)
     if seconds is not None and seconds <= 0:
         return "seconds"
-    if not job.rounds_in_flight and budget.out_of_time(job):
+    if not job.rounds_in_flight and budget.out_of_time(job) and not answers.under_way(job):
         return "seconds"
     if budget.trials_left(job) == 0:
         return "trials"

@@ -32,6 +32,8 @@ class TaskSnapshot:
         in_flight: rounds under way, proposals included.
         proposing: True while one of them is being proposed.
         rounds: rounds ever opened.
+        answered: True once it was given a schedule without a measurement, or there is none to give.
+        answering: True while that is under way.
         proposed: valid candidates that were proposed from outside and are in no batch.
         alternative_of: id of the direct task that this one may replace; None for a direct one.
         shared: target and workload, which jobs may tune in common; None where this job keeps to itself.
@@ -56,6 +58,8 @@ class TaskSnapshot:
     in_flight: int = 0
     proposing: bool = False
     rounds: int = 0
+    answered: bool = False
+    answering: bool = False
     proposed: int = 0
     alternative_of: int | None = None
     shared: tuple[str, str] | None = None
@@ -176,6 +180,20 @@ class JobSnapshot:
     def tunable(self) -> int:
         """Tasks that there is anything to tune of."""
         return sum(task.tunable for task in self.tasks)
+
+    @cached_property
+    def unanswered(self) -> tuple[TaskSnapshot, ...]:
+        """Tasks that would keep their default schedules if the time ended now, and that nobody works on. Of a pair it
+        is the direct one."""
+        if self.collecting is not None or self.budget_seconds is None or not self.device_class.startswith("llvm"):
+            return ()
+        replaced = {task.alternative_of for task in self.alternatives if task.best is not None or task.in_flight}
+        return tuple(
+            task
+            for task in self.tasks
+            if task.tunable and not task.exhausted and task.fresh and not task.answered and not task.answering
+            if task.alternative_of is None and task.id not in replaced
+        )
 
     @cached_property
     def flying(self) -> tuple[TaskSnapshot, ...]:

@@ -23,9 +23,10 @@ from db.models import (
     TargetRow,
 )
 from db.models.base import Base, utcnow
-from db.queries import cost_models, models, records, work_parts
+from db.queries import cost_models, jobs, models, records, scheduling, work_parts
 from db.transactions import training
 from db.transactions.model_import import Imported
+from services.coordinator.dispatch import Packer, tuned_workloads
 from tunesmith.messages import (
     DeviceReport,
     IngestModel,
@@ -57,6 +58,30 @@ def train_now(context: Context, job_id: str = "j1") -> str:
         model = training.enqueue(session, session.get_one(Job, job_id))
     assert train.train_cost_model(context, TrainCostModel(cost_model_id=model.id, attempt=1))
     return model.id
+
+
+def test_a_round_without_candidates_gives_a_schedule_until_something_is_measured(context: Context) -> None:
+    core_flow.import_and_prepare(context)
+    round_id = core_flow.open_round(context, size=0)
+    assert propose.propose_round(context, ProposeRound(round_id=round_id, attempt=1))
+    assert row(context, Round, round_id).state is RoundState.DONE
+    answer = row(context, JobTask).answer
+    assert answer["source"] == "estimated"
+    assert answer["seconds"] > 0
+    assert answer["trace"]
+    with context.readers() as session:
+        (task,) = scheduling.tasks(session, ["j1"])
+        assert (task.rounds.opened, task.rounds.answers, task.rounds.answering) == (1, 1, 0)
+        assert (task.rounds.done, task.rounds.in_flight) == (0, 0)
+        assert not jobs.finished_rounds(session, "j1")
+        job = session.get_one(Job, "j1")
+        (wanted,) = tuned_workloads(session, job, Packer(context.blobs, None))
+        assert wanted.run_seconds == [answer["seconds"]]
+    core_flow.report(context, core_flow.propose(context))
+    assert row(context, JobTask).answer is None
+    with context.readers() as session:
+        (champion,) = tuned_workloads(session, session.get_one(Job, "j1"), Packer(context.blobs, None))
+    assert champion.run_seconds != wanted.run_seconds
 
 
 def test_a_job_from_import_to_success(context: Context) -> None:

@@ -7,11 +7,16 @@ from dataclasses import replace
 from snapshots import CLASS, job, task, with_options
 
 from services.coordinator.scheduling import actions as act
+from services.coordinator.scheduling.answers import ROUNDS_AT_ONCE
 from services.coordinator.scheduling.budget import REFERENCE_SECONDS, evaluation_reserve
 from services.coordinator.scheduling.plan import plan
 from services.coordinator.scheduling.share import Limits
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TrainingSnapshot
+from tunesmith.options import JobOptions
 from tunesmith.states import JobState, ModelState, WorkState
+
+LLVM = "llvm-znver5-2"
+UNCHECKED = JobOptions(verify=False)
 
 
 def snap(*jobs: JobSnapshot, slots: int = 1) -> Snapshot:
@@ -20,6 +25,14 @@ def snap(*jobs: JobSnapshot, slots: int = 1) -> Snapshot:
 
 def opened(actions: list[act.Action], key: str | None = None) -> list[act.OpenRound]:
     return [a for a in actions if isinstance(a, act.OpenRound) and key in (None, a.job)]
+
+
+def snap_of(one: JobSnapshot) -> Snapshot:
+    return Snapshot(jobs=(one,), slots={one.device_class: 1})
+
+
+def plans(one: JobSnapshot) -> list[act.OpenRound]:
+    return opened(plan(snap_of(one)))
 
 
 def moves(actions: list[act.Action]) -> list[tuple[str, JobState]]:
@@ -52,6 +65,43 @@ def test_first_rounds_are_proposed_ahead_of_a_job_that_is_alone() -> None:
     assert len(opened(plan(snap(many, replace(many, id="b")), limits))) == limits.rounds(1)
     known = replace(many, tasks=tuple(replace(each, rounds=1, history=(1.0,)) for each in many.tasks))
     assert len(opened(plan(snap(known), limits))) == limits.rounds(1)
+
+
+def test_tasks_that_a_job_will_not_come_to_get_schedules_without_a_measurement() -> None:
+    """Those that it may still measure keep their turn, and are not proposed for twice."""
+    tasks = tuple(task(i, flops=1e6 * (50 - i)) for i in range(1, 41))
+    short = replace(job(budget_trials=None, budget_seconds=30.0), device_class=LLVM, tasks=tasks)
+    given = [r for r in plans(short) if not r.size]
+    assert len(given) == ROUNDS_AT_ONCE
+    measured = [r.task for r in plans(short) if r.size]
+    assert measured
+    assert max(measured) < min(r.task for r in given)
+    assert len({r.number for r in plans(short)}) == len(plans(short))
+    assert all(r.size for r in plans(replace(short, budget_seconds=600.0)))
+    assert all(r.size for r in plans(replace(short, device_class="cuda")))
+    assert all(r.size for r in plans(replace(short, budget_trials=100, budget_seconds=None)))
+
+
+def test_a_job_ends_once_each_task_has_a_schedule() -> None:
+    busy, late = {"rounds": 1, "history": (1.0,), "best": 1.0, "trials": 3}, {"elapsed": 29.0}
+    first, second = (task(i, flops=1e6) for i in (1, 2))
+    short = replace(job(budget_trials=None, budget_seconds=30.0), device_class=LLVM, options=UNCHECKED, **late)
+    lacking = replace(short, tasks=(replace(first, **busy), second))
+    assert [(r.task, r.size) for r in plans(lacking)] == [(2, 0)]
+    answering = replace(short, tasks=(replace(first, **busy), replace(second, answering=True)))
+    assert plan(snap_of(answering)) == []
+    answered = replace(short, tasks=(replace(first, **busy), replace(second, answered=True)))
+    assert moves(plan(snap_of(answered))) == [("a", JobState.FINISHING)]
+    over = plan(snap_of(replace(answering, elapsed=31.0)))
+    assert act.CancelRounds("a", measuring=False) in over
+    assert moves(over) == [("a", JobState.FINISHING)]
+
+
+def test_an_unmeasured_task_is_measured_once_no_other_lacks_a_schedule() -> None:
+    one, other = task(1, flops=1e6, answered=True), task(2, flops=1e3)
+    both = replace(job(budget_trials=None, budget_seconds=600.0), device_class=LLVM, tasks=(one, other))
+    assert plans(both)[0].task == 2
+    assert [r.task for r in plans(replace(both, tasks=(one,)))] == [1]
 
 
 def test_an_alternative_has_its_first_round_before_its_direct_task() -> None:
@@ -165,8 +215,8 @@ def test_no_round_is_opened_that_would_end_after_the_budget() -> None:
     )
     assert any(isinstance(action, act.OpenRound) for action in plan(snap(timed)))
     late = replace(timed, elapsed=170.0)
-    assert plan(snap(late)) == []
-    idle = replace(late, tasks=(replace(running, in_flight=0), task(2)), trials_in_flight=0)
+    assert all(not action.size for action in opened(plan(snap(late))))
+    idle = replace(late, tasks=(replace(running, in_flight=0), task(2, answered=True)), trials_in_flight=0)
     assert moves(plan(snap(idle))) == [("a", JobState.FINISHING)]
 
 

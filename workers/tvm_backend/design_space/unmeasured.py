@@ -6,12 +6,14 @@ device alone, as in Tuna (Wang et al., 2021).
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tunesmith.analysis.prior import Unit
 from tunesmith.errors import InvalidCandidate
 from tunesmith.messages import Calibration
 from tunesmith.search.construction import construct, ranks
@@ -56,6 +58,7 @@ def choose(
     relatives: Sequence[Relative] = (),
     calibration: Calibration | None = None,
     forms: NestForms | None = None,
+    unit: Unit = contextlib.nullcontext,
 ) -> Answer:
     """The schedule of a task that nobody measured.
 
@@ -66,11 +69,14 @@ def choose(
         relatives: schedules of relatives, the most promising first.
         calibration: limits of a device of the target's class; None: typical ones.
         forms: what is known of nests of other workloads.
+        unit: is entered for each small piece of work.
     """
-    traces = TraceSpace(module, target, bodies, forms=forms)
-    for made in _offers(traces, target, relatives, calibration):
+    with unit():
+        traces = TraceSpace(module, target, bodies, forms=forms)
+    for made in _offers(traces, target, relatives, calibration, unit):
         try:
-            trace = json.loads(traces.trace(made.candidate))
+            with unit():
+                trace = json.loads(traces.trace(made.candidate))
         except InvalidCandidate:
             continue
         source = Source.RESCALED if made.workload else Source.ESTIMATED
@@ -79,10 +85,10 @@ def choose(
 
 
 def _offers(
-    traces: TraceSpace, target: Target, relatives: Sequence[Relative], calibration: Calibration | None
+    traces: TraceSpace, target: Target, relatives: Sequence[Relative], calibration: Calibration | None, unit: Unit
 ) -> Iterator[Relative]:
     """Relatives that the static model does not contradict, then its own choices; those have no workload."""
-    prior = prior_of(traces, target, calibration, nests=NESTS)
+    prior = prior_of(traces, target, calibration, unit, NESTS)
     space = traces.space
     known = space.known([relative.candidate for relative in relatives])
     relatives = [relative for relative, mine in zip(relatives, known, strict=True) if mine]
