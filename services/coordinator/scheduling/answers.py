@@ -39,7 +39,7 @@ def _open(job: JobSnapshot, left: float) -> Iterator[OpenRound]:
     """First for the heaviest of the tasks that the job will hardly come to; it measures those before them."""
     waiting = sorted(job.unanswered, key=lambda task: (-task.weight * task.flops, task.id))
     free = max(0, ROUNDS_AT_ONCE - sum(task.answering for task in job.tasks))
-    measured = int(left * budget.pace(job) / FIRST_CANDIDATES)
+    measured = 0 if budget.out_of_time(job) else int(left * budget.pace(job) / FIRST_CANDIDATES)
     start = max(0, min(measured, len(waiting) - free))
     for number, task in enumerate(waiting[start : start + free], job.next_number):
         yield OpenRound(job.id, task.id, number, 0, False, {"reason": REASON})

@@ -41,14 +41,15 @@ def seconds_left(job: JobSnapshot) -> float | None:
 
 
 def answer_seconds(job: JobSnapshot) -> float:
-    """Seconds that it takes to give a schedule to each task that has none, at most half of the budget."""
-    return 0.0 if job.budget_seconds is None else min(ANSWER_SECONDS * len(job.unanswered), job.budget_seconds / 2)
+    """Seconds that it takes to give a schedule to each task that has none."""
+    return ANSWER_SECONDS * len(job.unanswered)
 
 
 def out_of_time(job: JobSnapshot) -> bool:
     """True when one more round, after those in flight, would end too late. A job's first round always fits.
 
     Rounds so far tell how large one is: where they are small, the job's pace is slow because each costs something.
+    Half of the time at most is kept for tasks that would end without a schedule: devices are busy beside that.
     """
     left = seconds_left(job)
     if left is None:
@@ -56,7 +57,7 @@ def out_of_time(job: JobSnapshot) -> bool:
     started = job.trials or job.rounds_in_flight
     done = sum(len(task.history) for task in job.tasks)
     usual = min(ROUND_SIZE, job.trials / done) if done else ROUND_SIZE
-    left -= answer_seconds(job)
+    left -= min(answer_seconds(job), left / 2) if started else 0.0
     return left <= ((job.trials_in_flight + usual) / pace(job) if started else 0.0)
 
 
