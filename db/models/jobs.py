@@ -114,7 +114,7 @@ class JobTask(Base):
     untuned_seconds: Mapped[float | None]
     best_seconds: Mapped[float | None]
     best_record_id: Mapped[int | None] = mapped_column(BigId)
-    answer: Mapped[dict[str, Any] | None]  # unmeasured.Answer of a job without trials
+    answer: Mapped[dict[str, Any] | None]  # unmeasured.Answer, until something of the task is measured
     searcher_state: Mapped[dict[str, Any] | None]
     told_record_id: Mapped[int] = mapped_column(BigId, default=0)
     __table_args__ = (UniqueConstraint("job_id", "workload_hash"), {"sqlite_autoincrement": True})

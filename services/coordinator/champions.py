@@ -23,6 +23,11 @@ def of_job(session: Session, job: Job, tasks: Sequence[JobTask]) -> dict[str, Sc
     assert job.target_hash is not None
     found = champions.of_workloads(session, models.caches_of(session, job), job.target_hash, simulated=job.simulated)
     better = {task.workload_hash: _better(task, found) for task in tasks}
+    return in_place(tasks, better)
+
+
+def in_place(tasks: Sequence[JobTask], better: Mapping[str, Schedule | None]) -> dict[str, Schedule | None]:
+    """Those of the tasks that the model runs."""
     used = in_use(_latencies(tasks, better))
     return {key: champion for key, champion in better.items() if key in used}
 

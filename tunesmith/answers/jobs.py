@@ -254,7 +254,7 @@ class TaskBody(Answer):
     faster one, which is ``in_use``. An alternative's ``best_latency`` is null until a schedule beats its own default.
     ``reason``: why the task keeps its default schedule, where that is no choice: its design space cannot be opened, all
     its candidates fail, or their outputs cannot be checked.
-    ``answer``: the schedule that a job of 0 trials gives the task, where no measured one is known.
+    ``answer``: the schedule that the task has without a measurement, in a job of 0 trials, or where time is too short.
     """
 
     id: int

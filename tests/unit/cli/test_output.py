@@ -154,6 +154,9 @@ def test_schedules_that_were_not_checked_are_not_called_right():
     assert "3 better than the default ones, 2 of them with the same outputs: error 3.0e-07" in text
     text = summary.report(SUMMARY | {"tasks": tasks[1:2]}, None, None, "http://h")
     assert "schedules  1 better than the default ones\n" in text
+    late = {**faster, "trials": 0, "best_latency": None, "answer": {"source": "estimated", "seconds": 1e-3}}
+    text = summary.report(SUMMARY | {"tasks": [*tasks[1:2], late]}, None, None, "http://h")
+    assert "schedules  1 better than the default ones; not measured: 1 chosen by the static model\n" in text
 
 
 def test_a_run_that_others_had_prepared_says_so():

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from snapshots import PLAIN, with_options
 
+from db.models import JobTask, Schedule
+from services.coordinator import champions
 from services.coordinator.curve import Places, best_so_far
 from services.coordinator.scheduling.budget import evaluation_reserve
 from services.coordinator.scheduling.choose import dominated, next_round, open_tasks
@@ -168,3 +170,12 @@ def test_the_check_of_the_untuned_model_runs_the_direct_ones() -> None:
     tasks = (task(1, untuned=1.0), task(2, untuned=5.0, alternative_of=1))
     job = JobSnapshot(id="a", state=JobState.RUNNING, tasks=tasks, budget_seconds=1000.0, options=PLAIN)
     assert evaluation_reserve(job) == pytest.approx(5.0 + 0.2 * 2 + 6.5)
+
+
+def test_a_champion_goes_before_a_schedule_that_was_not_measured() -> None:
+    """An estimate of the direct task says nothing against an alternative that was measured."""
+    direct = JobTask(workload_hash="d", weight=1, answer={"seconds": 1e-6})
+    alternative = JobTask(workload_hash="a", weight=1, alternative_of="d")
+    measured = Schedule(latency=1e-3, trace=[])
+    assert champions.in_place([direct, alternative], {"d": None, "a": measured}) == {"a": measured}
+    assert champions.in_place([direct, alternative], {"d": None, "a": None}) == {"d": None}
