@@ -20,14 +20,20 @@ REASON = "the static model's choice, unmeasured, in case the time ends before th
 def with_answers(job: JobSnapshot) -> tuple[list[OpenRound], JobSnapshot]:
     """Rounds of no candidates that give tasks without a schedule one, and the job as it stands once these are open."""
     left = budget.seconds_left(job)
-    if left is None or left <= 0:
+    if not job.rounds or left is None or left <= 0:  # the first round times the default schedules
         return [], job
-    if HURRY * budget.answer_seconds(job) < left and not budget.out_of_time(job):
+    if not short_of_time(job) and not budget.out_of_time(job):
         return [], job
     opened = list(_open(job, left))
     chosen = {action.task for action in opened}
     tasks = tuple(replace(task, answering=True) if task.id in chosen else task for task in job.tasks)
     return opened, replace(job, tasks=tasks, next_number=job.next_number + len(opened))
+
+
+def short_of_time(job: JobSnapshot) -> bool:
+    """True once the answers have to begin."""
+    left = budget.seconds_left(job)
+    return left is not None and HURRY * budget.answer_seconds(job) >= left
 
 
 def under_way(job: JobSnapshot) -> bool:

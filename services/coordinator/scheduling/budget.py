@@ -6,7 +6,7 @@ from services.coordinator.scheduling.snapshot import ROUND_SIZE, JobSnapshot
 
 REFERENCE_SECONDS = 4.0
 """Seconds that onnxruntime takes: two processes, each of which loads a model and times it for a second."""
-ANSWER_SECONDS = 0.5
+ANSWER_SECONDS = 0.3
 """What it takes to choose a schedule of a task without a measurement."""
 GUESSED_TRIALS_PER_SECOND = 2.0
 """Used until the job's own pace is known."""
@@ -49,7 +49,8 @@ def out_of_time(job: JobSnapshot) -> bool:
     """True when one more round, after those in flight, would end too late. A job's first round always fits.
 
     Rounds so far tell how large one is: where they are small, the job's pace is slow because each costs something.
-    Half of the time at most is kept for tasks that would end without a schedule: devices are busy beside that.
+    Time is kept for tasks that would end without a schedule: what the static model chooses is mostly far better than
+    the default one, and costs less than a round.
     """
     left = seconds_left(job)
     if left is None:
@@ -57,7 +58,7 @@ def out_of_time(job: JobSnapshot) -> bool:
     started = job.trials or job.rounds_in_flight
     done = sum(len(task.history) for task in job.tasks)
     usual = min(ROUND_SIZE, job.trials / done) if done else ROUND_SIZE
-    left -= min(answer_seconds(job), left / 2) if started else 0.0
+    left -= answer_seconds(job) if started else 0.0
     return left <= ((job.trials_in_flight + usual) / pace(job) if started else 0.0)
 
 

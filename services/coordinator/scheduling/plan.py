@@ -201,7 +201,12 @@ def _first_only(opened: tuple[act.OpenRound, JobSnapshot] | None) -> tuple[act.O
 def _has_place_ahead(job: JobSnapshot, snapshot: Snapshot, limits: Limits, load: Load) -> bool:
     """Whether a further first round may be opened before devices can use it."""
     slots = snapshot.slots.get(job.device_class, 0)
-    if not slots or trial_limited(job) or not any(task.tunable and task.fresh for task in job.tasks):
+    if (
+        not slots
+        or trial_limited(job)
+        or answers.short_of_time(job)
+        or not any(task.tunable and task.fresh for task in job.tasks)
+    ):
         return False
     alone = sum(other.device_class == job.device_class for other in snapshot.jobs) == 1
     return alone and load.rounds[job.device_class] < limits.rounds(slots) + limits.ahead

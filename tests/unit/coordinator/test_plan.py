@@ -69,8 +69,9 @@ def test_first_rounds_are_proposed_ahead_of_a_job_that_is_alone() -> None:
 
 def test_tasks_that_a_job_will_not_come_to_get_schedules_without_a_measurement() -> None:
     """Those that it may still measure keep their turn, and are not proposed for twice."""
-    tasks = tuple(task(i, flops=1e6 * (50 - i)) for i in range(1, 41))
-    short = replace(job(budget_trials=None, budget_seconds=30.0), device_class=LLVM, tasks=tasks)
+    fresh = tuple(task(i, flops=1e6 * (50 - i)) for i in range(1, 41))
+    tasks = (replace(fresh[0], rounds=1, in_flight=1), *fresh[1:])
+    short = replace(job(budget_trials=None, budget_seconds=22.0, options=UNCHECKED), device_class=LLVM, tasks=tasks)
     given = [r for r in plans(short) if not r.size]
     assert len(given) == ROUNDS_AT_ONCE
     measured = [r.task for r in plans(short) if r.size]
@@ -78,6 +79,7 @@ def test_tasks_that_a_job_will_not_come_to_get_schedules_without_a_measurement()
     assert max(measured) < min(r.task for r in given)
     assert len({r.number for r in plans(short)}) == len(plans(short))
     assert all(r.size for r in plans(replace(short, budget_seconds=600.0)))
+    assert all(r.size for r in plans(replace(short, tasks=fresh))), "its first round always fits"
     assert all(r.size for r in plans(replace(short, device_class="cuda")))
     assert all(r.size for r in plans(replace(short, budget_trials=100, budget_seconds=None)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Sequence
 
 from cachetools import LRUCache
 
@@ -16,9 +17,10 @@ Part = tuple[tuple[tuple[int, tuple[Factor, ...]], ...], bool, tuple[Factor, ...
 
 
 class NestForms:
-    """The newest nest by trace and places of blocks. Threads may share it."""
+    """The newest nest by trace and places of blocks, and which sketch of a space was the best. Threads may share it."""
 
     def __init__(self) -> None:
+        self._chosen: LRUCache[bytes, int] = LRUCache(KEPT)
         self._found: LRUCache[tuple[bytes, tuple[int, ...]], Nest] = LRUCache(KEPT)
         self._lock = threading.Lock()
 
@@ -32,9 +34,23 @@ class NestForms:
         with self._lock:
             self._found[_key(trace, places)] = nest
 
+    def chosen(self, traces: Sequence[str]) -> int | None:
+        """Which sketch the static model took in a space of sketches with these traces; None where none is known."""
+        with self._lock:
+            return self._chosen.get(_hash("\n".join(traces)))
+
+    def choose(self, traces: Sequence[str], sketch: int) -> None:
+        """Remember which it took."""
+        with self._lock:
+            self._chosen[_hash("\n".join(traces))] = sketch
+
+
+def _hash(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
 
 def _key(trace: str, places: tuple[int, ...]) -> tuple[bytes, tuple[int, ...]]:
-    return hashlib.sha256(trace.encode()).digest(), places
+    return _hash(trace), places
 
 
 def alike(a: Nest, b: Nest) -> bool:
