@@ -12,11 +12,9 @@ from services.coordinator.scheduling.budget import REFERENCE_SECONDS, evaluation
 from services.coordinator.scheduling.plan import plan
 from services.coordinator.scheduling.share import Limits
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TrainingSnapshot
-from tunesmith.options import JobOptions
 from tunesmith.states import JobState, ModelState, WorkState
 
 LLVM = "llvm-znver5-2"
-UNCHECKED = JobOptions(verify=False)
 
 
 def snap(*jobs: JobSnapshot, slots: int = 1) -> Snapshot:
@@ -71,7 +69,7 @@ def test_tasks_that_a_job_will_not_come_to_get_schedules_without_a_measurement()
     """Those that it may still measure keep their turn, and are not proposed for twice."""
     fresh = tuple(task(i, flops=1e6 * (50 - i)) for i in range(1, 41))
     tasks = (replace(fresh[0], rounds=1, in_flight=1), *fresh[1:])
-    short = replace(job(budget_trials=None, budget_seconds=22.0, options=UNCHECKED), device_class=LLVM, tasks=tasks)
+    short = replace(job(budget_trials=None, budget_seconds=22.0, verify=False), device_class=LLVM, tasks=tasks)
     given = [r for r in plans(short) if not r.size]
     assert len(given) == ROUNDS_AT_ONCE
     measured = [r.task for r in plans(short) if r.size]
@@ -87,7 +85,7 @@ def test_tasks_that_a_job_will_not_come_to_get_schedules_without_a_measurement()
 def test_a_job_ends_once_each_task_has_a_schedule() -> None:
     busy, late = {"rounds": 1, "history": (1.0,), "best": 1.0, "trials": 3}, {"elapsed": 29.0}
     first, second = (task(i, flops=1e6) for i in (1, 2))
-    short = replace(job(budget_trials=None, budget_seconds=30.0), device_class=LLVM, options=UNCHECKED, **late)
+    short = replace(job(budget_trials=None, budget_seconds=30.0, verify=False), device_class=LLVM, **late)
     lacking = replace(short, tasks=(replace(first, **busy), second))
     assert [(r.task, r.size) for r in plans(lacking)] == [(2, 0)]
     answering = replace(short, tasks=(replace(first, **busy), replace(second, answering=True)))
