@@ -67,7 +67,9 @@ def give_answer(context: Context, lease: Lease, subject: RoundSubject) -> None:
         stored = sketches.get(session, subject.sketches)
         row = by_key.existing(session, WorkloadRow, subject.workload)
         bodies = [SketchBody.from_json(stored[sketch]) for sketch in subject.sketches]
-        relatives = siblings.relatives(session, _subject(row, bodies), subject.target_hash, subject.job_id)
+        about = _subject(row, bodies)
+        warm = subject.options.warm_start
+        relatives = siblings.relatives(session, about, subject.target_hash, subject.job_id) if warm else []
         found = devices.calibration(session, subject.device_class)
     calibration = Calibration.model_validate(found) if found else None
 
