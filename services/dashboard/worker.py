@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from urllib.parse import quote
 
@@ -119,7 +120,8 @@ def build(context: Context, name: str) -> None:
 
     async def refresh() -> float:
         if next(looks) % LOOK_EVERY == 0:
-            await look()
+            await asyncio.gather(look(), read())  # the lines need not wait for the broker's workers to answer
+            return REFRESH_SECONDS
         return await read()
 
     keep_fresh(refresh, banner, f"/workers/{quote(name)}")
