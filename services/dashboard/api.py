@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 import httpx2
@@ -67,12 +67,25 @@ class Clients:
             body: a form as ``POST /v1/models`` takes it.
             media: media type of the body, with the boundary.
         """
-        headers = {**(self._headers or {}), "content-type": media}
-        if key is not None:
-            headers["authorization"] = f"Bearer {key}"
-        async with httpx2.AsyncClient(base_url=self._url, timeout=httpx2.Timeout(600.0, connect=10.0)) as client:
+        async with self._streaming() as client:
+            headers = {**self._sent(key), "content-type": media}
             answer: httpx2.Response = await client.post("/v1/models", content=body, headers=headers)
         return answer
+
+    @asynccontextmanager
+    async def export(self, key: str | None, wanted: Json) -> AsyncIterator[httpx2.Response]:
+        """A file of records, to be read as it is made; ``wanted`` is what ``POST /v1/records/export`` takes."""
+        async with self._streaming() as client:
+            async with client.stream("POST", "/v1/records/export", json=wanted, headers=self._sent(key)) as answer:
+                yield answer
+
+    def _streaming(self) -> httpx2.AsyncClient:
+        limits = httpx2.Timeout(600.0, connect=10.0)
+        secure = not self._url.startswith("http://")  # loading certificates would hold up the event loop
+        return httpx2.AsyncClient(base_url=self._url, timeout=limits, verify=secure)
+
+    def _sent(self, key: str | None) -> dict[str, str]:
+        return {**(self._headers or {}), **({} if key is None else {"authorization": f"Bearer {key}"})}
 
     def close(self) -> None:
         """Close what is idle."""

@@ -171,6 +171,10 @@ def _pages(context: Context, clients: Clients) -> None:
     def enter(request: Request, ticket: str = "", next: str = "/") -> Response:
         return login.enter(context, request, ticket, next)
 
+    @toolkit.get("/records.parquet")
+    async def records(workload: str = "") -> Response:
+        return await downloads.records(clients, context.visitor().key, workload)
+
     @toolkit.get("/jobs/{job_id}/best/{form}")
     def best(job_id: str, form: str) -> Response:
         return downloads.best(context.visitor().api, job_id, form)

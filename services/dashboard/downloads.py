@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack
 
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 from starlette.background import BackgroundTask
 
-from services.dashboard.api import Api
+from services.dashboard.api import Api, Clients
 from tunesmith.errors import NotFound, TunesmithError, Unauthorized
 
 FORMS = {"jsonl": ("best.jsonl", "application/x-ndjson"), "metaschedule": ("metaschedule.zip", "application/zip")}
@@ -29,3 +29,21 @@ def best(api: Api, job_id: str, form: str) -> Response:
     file, media = FORMS[form]
     headers = {"Content-Disposition": f'attachment; filename="{file}"', "Cache-Control": "no-store"}
     return StreamingResponse(pieces, media_type=media, headers=headers, background=BackgroundTask(stack.close))
+
+
+async def records(clients: Clients, key: str | None, workload: str) -> Response:
+    """Stream a file of records, of one workload or of all, or answer with the problem."""
+    stack = AsyncExitStack()
+    answer = await stack.enter_async_context(clients.export(key, {"workload": workload} if workload else {}))
+
+    async def pieces() -> AsyncIterator[bytes]:
+        async with stack:
+            async for piece in answer.aiter_bytes():
+                yield piece
+
+    if answer.status_code == Unauthorized.status:
+        await stack.aclose()
+        return RedirectResponse("/login", status_code=303)
+    names = ("content-type", "content-disposition")
+    headers = {name: answer.headers[name] for name in names if name in answer.headers}
+    return StreamingResponse(pieces(), answer.status_code, {**headers, "cache-control": "no-store"})

@@ -15,7 +15,7 @@ from services.dashboard.job_curve import Curve, marks, others_of
 from services.dashboard.job_edit import Buttons
 from services.dashboard.job_parts import Decisions, EventLog, Failures, TaskTable
 from services.dashboard.overview import ACTIVE, done, model_name, target_text
-from services.dashboard.parts import Banner, Figure, paint
+from services.dashboard.parts import Banner, Figure, download, paint
 from services.dashboard.theme import frame
 from tunesmith.measuring.checked import CheckState, against_float32
 from tunesmith.measuring.ratio import Verdict
@@ -222,10 +222,7 @@ def _downloads(job_id: str) -> None:
         ui.label("The fastest schedule of each task so far.").classes("ts-soft mb-2")
         with ui.row().classes("gap-2"):
             for form, label in (("jsonl", "JSON log"), ("metaschedule", "MetaSchedule database (zip)")):
-                link = ui.link(target=f"/jobs/{job_id}/best/{form}").classes("ts-download")
-                with link.props("download"):
-                    ui.icon("download")
-                    ui.label(label)
+                download(label, f"/jobs/{job_id}/best/{form}")
 
 
 def _head(api: Api, job_id: str) -> tuple[Json, Json]:

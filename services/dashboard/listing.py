@@ -12,7 +12,7 @@ from nicegui import ui
 from services.dashboard.api import Api, Json
 from services.dashboard.context import Context, at_once, keep_fresh
 from services.dashboard.paging import Pager
-from services.dashboard.parts import Banner, empty, whole_table
+from services.dashboard.parts import Banner, download, empty, whole_table
 from services.dashboard.theme import frame
 
 PAGE = 50
@@ -38,6 +38,7 @@ class Listing:
         fetch: a part of the list, by what is looked for and a cursor.
         finds: what the field says that narrows the list; empty for lists that are not narrowed.
         nothing: what is said of an empty list.
+        file: label and address of a file with all that the list is about; empty where there is none.
     """
 
     path: str
@@ -46,6 +47,7 @@ class Listing:
     fetch: Callable[[Api, str | None, str | None], Rows]
     nothing: str
     finds: str = ""
+    file: tuple[str, str] | tuple[()] = ()
 
     def heads(self) -> list[dict[str, Any]]:
         """The columns as the table takes them."""
@@ -66,7 +68,10 @@ def build(context: Context, listing: Listing, find: str) -> None:
     with frame(listing.title, logged_in=visitor.logged_in, on_logout=visitor.logout):
         banner = Banner()
         with ui.element("section").classes("ts-card"):
-            ui.label(listing.title).classes("ts-title").props("role=heading aria-level=1")
+            with ui.row().classes("w-full items-center justify-between"):
+                ui.label(listing.title).classes("ts-title").props("role=heading aria-level=1")
+                if listing.file:
+                    download(*listing.file)
             field = ui.input(listing.finds or "Find", value=find).props("dense outlined clearable debounce=300")
             field.set_visibility(bool(listing.finds))
             nothing = empty("inbox", "Nothing here", listing.nothing)

@@ -199,6 +199,7 @@ LISTINGS = (
         _workloads,
         "No workload was measured, or none has this in its name.",
         "Operator or name",
+        ("All records (Parquet)", "/records.parquet"),
     ),
     Listing(
         "/costmodels",

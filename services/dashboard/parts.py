@@ -89,6 +89,13 @@ def empty(icon: str, title: str, text: str) -> ui.element:
     return box
 
 
+def download(label: str, path: str) -> None:
+    """A link to a file."""
+    with ui.link(target=path).classes("ts-download").props("download"):
+        ui.icon("download")
+        ui.label(label)
+
+
 def whole_table(columns: list[dict[str, Any]], key: str) -> ui.table:
     """A table of all of its rows, without pages; ``key`` is the field that tells them apart."""
     table = ui.table(columns=columns, rows=[], row_key=key, pagination={"rowsPerPage": 0})

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from nicegui import ui
 
 from services.dashboard import format as fmt
 from services.dashboard.api import Api, Json
 from services.dashboard.context import Context, keep_fresh
 from services.dashboard.listing import LINK
-from services.dashboard.parts import Banner, whole_table, words
+from services.dashboard.parts import Banner, download, whole_table, words
 from services.dashboard.theme import frame
 
 FASTEST = 20
@@ -70,7 +72,9 @@ def build(context: Context, workload: str) -> None:
     with frame("Workload", logged_in=visitor.logged_in, on_logout=visitor.logout):
         banner = Banner()
         with ui.element("section").classes("ts-card"):
-            title = ui.label(workload).classes("ts-title").props("role=heading aria-level=1")
+            with ui.row().classes("w-full items-center justify-between"):
+                title = ui.label(workload).classes("ts-title").props("role=heading aria-level=1")
+                download("Its records (Parquet)", f"/records.parquet?{urlencode({'workload': workload})}")
             about = ui.label().classes("ts-soft")
         tables = []
         for heading, columns in (("Best schedules", TARGETS), ("Fastest records", RECORDS)):

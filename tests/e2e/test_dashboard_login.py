@@ -62,7 +62,7 @@ def test_a_key_is_asked_for_once_and_stays_on_the_server(guest: Watched, locked:
     expect(page).to_have_url(re.compile(r"/login\?next="))
 
 
-def test_who_is_no_operator_reads_no_log(guest: Watched, locked: str) -> None:
+def test_who_is_no_operator_reads_no_log_and_exports_records(guest: Watched, locked: str) -> None:
     page, admin = guest.page, {"authorization": f"Bearer {KEY}"}
     made = page.request.post(f"{locked}/v1/keys", data={"scopes": ["viewer"]}, headers=admin).json()
     page.goto(f"{locked}/workers/search-1%40host")
@@ -72,12 +72,17 @@ def test_who_is_no_operator_reads_no_log(guest: Watched, locked: str) -> None:
     expect(page.get_by_text("Lines of a log may name jobs")).to_be_visible()
     page.get_by_role("navigation").get_by_role("link", name="Audit", exact=True).click()
     expect(page.get_by_text("(forbidden)")).to_be_visible()
+    page.get_by_role("navigation").get_by_role("link", name="Records", exact=True).click()
+    with page.expect_download() as started:
+        page.get_by_role("link", name="All records (Parquet)").click()
+    assert started.value.suggested_filename == "records.parquet"
+    assert started.value.path().read_bytes()[:4] == b"PAR1"
 
 
 def test_no_download_without_a_key(guest: Watched, locked: str) -> None:
-    answer = guest.page.request.get(f"{locked}/jobs/anything/best/jsonl", max_redirects=0)
-    assert answer.status == 303
-    assert answer.headers["location"] == "/login"
+    for path in ("/jobs/anything/best/jsonl", "/records.parquet"):
+        answer = guest.page.request.get(locked + path, max_redirects=0)
+        assert (answer.status, answer.headers["location"]) == (303, "/login")
     file = {"name": "m.onnx", "mimeType": "application/octet-stream", "buffer": b"x"}
     assert guest.page.request.post(f"{locked}/submit/model", multipart={"file": file}).status == 401
     foreign = {"origin": "http://elsewhere.example"}
