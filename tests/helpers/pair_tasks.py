@@ -115,9 +115,9 @@ def dense(rows: tuple[int, ...], panels: int, depth: int, lanes: int = LANES, **
     return product(shapes, matmul_pairs, (), (columns,), (*rows, columns), **options)
 
 
-def of_groups(groups: int, rows: int, depth: int, pixels: int, **options: bool) -> Extracted:
-    """A 1×1 convolution of groups, as a product for each; ``depth`` counts channels."""
-    shapes = [(groups, rows, -(-depth // 2), 2), (groups, depth, pixels)]
+def of_groups(groups: int, rows: int, depth: int, pixels: int, fill: int = 2, **options: bool) -> Extracted:
+    """A 1×1 convolution of groups, as a product for each; ``depth`` counts channels, up to a multiple of ``fill``."""
+    shapes = [(groups, rows, -(-depth // fill) * fill // 2, 2), (groups, depth, pixels)]
     return product(shapes, group_matmul_pairs, (), (groups, rows, 1), (groups, rows, pixels), **options)
 
 

@@ -11,7 +11,7 @@ import pytest
 import quad_tasks
 import rule_checks
 from emulated import emulated
-from pair_tasks import arguments, convolution, dense
+from pair_tasks import arguments, convolution, dense, of_groups
 
 import tvm  # isort: skip
 from tvm.target import codegen  # isort: skip
@@ -54,6 +54,8 @@ PAIRS = {
     "one pixel of a kernel": lambda: convolution((1, 3, 4, 16), 4, (1, 1)),
     "blocks as deep as a tile": lambda: convolution((1, 2, 6, 7), 3, (3, 3), padding=(1,) * 4, inner=32, lanes=32),
     "a stride over deep blocks": lambda: convolution((1, 2, 8, 14), 2, (1, 1), stride=(2, 2), inner=32, lanes=32),
+    "products of groups": lambda: of_groups(2, 20, 34, 49, fill=32, residual=True),
+    "shallow products of groups": lambda: of_groups(2, 14, 6, 32, fill=16),
     "a window, into deep blocks": lambda: convolution((1, 2, 8, 14), 2, (3, 3), inner=2, lanes=32),
 }
 

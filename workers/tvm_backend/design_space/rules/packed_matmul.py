@@ -62,6 +62,10 @@ class PackedMatmul(Rule):
         for tile in product_tiles(seen_by_tiles(cpu, dot), max(1, lanes // cpu.lanes()), *shape):
             for packing in choices:
                 yield partial(_schedule, plan=ProductPlan(found, lanes, tile, packing, cpu, dot, made))
+        if of_pixels and found.pair is None:  # no instruction of vectors takes bits, and one of tiles may
+            for stage in wide:
+                sch.compute_inline(stage)
+            found = find(sch) or found
         for tile, matrix in _tiles(cpu, found, lanes):
             for packing in choices:
                 if packing is not Packing.PIECES:

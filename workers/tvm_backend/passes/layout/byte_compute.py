@@ -97,7 +97,7 @@ def group_matmul_quads(w: te.Tensor, x: te.Tensor) -> te.Tensor:
     Returns:
         int32 [G, M, pixels].
     """
-    return summed_in_lanes(w, interleaved(x, int(w.shape[-1])), "group_matmul_quads")
+    return summed_in_lanes(w, interleaved(x, *(int(extent) for extent in w.shape[2:])), "group_matmul_quads")
 
 
 def scaled_groups(sums: te.Tensor, zeros: te.Tensor, scales: te.Tensor) -> te.Tensor:

@@ -245,17 +245,17 @@ def summed_in_lanes(w: te.Tensor, x: te.Tensor, name: str) -> te.Tensor:
     return te.compute((groups, rows, x.shape[2]), value, name=name)
 
 
-def interleaved(x: te.Tensor, share: int) -> te.Tensor:
-    """[G, K, pixels] as [G, ceil(K / share), pixels, share]; zeros beyond K."""
+def interleaved(x: te.Tensor, steps: int, share: int) -> te.Tensor:
+    """[G, K, pixels] as [G, steps, pixels, share]; zeros beyond K, which ``steps`` times ``share`` reach."""
     groups, depth, pixels = (int(d) for d in x.shape)
 
     def value(g: Any, k: Any, p: Any, s: Any) -> Any:
         row = k * share + s
-        if depth % share == 0:
+        if depth == steps * share:
             return x[g, row, p]
         return tirx.if_then_else(row < depth, x[g, row, p], tirx.const(0, x.dtype))
 
-    return te.compute((groups, -(-depth // share), pixels, share), value, name="interleaved")
+    return te.compute((groups, steps, pixels, share), value, name="interleaved")
 
 
 def group_norm(x: te.Tensor, gamma: te.Tensor, beta: te.Tensor, epsilon: float) -> te.Tensor:

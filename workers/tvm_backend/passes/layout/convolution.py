@@ -10,6 +10,7 @@ from tvm import relax
 
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.dot.bits import PAIR
+from workers.tvm_backend.dot.unit import MIN_ROWS
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import coded, compute, narrow_compute, packing, row_words, winograd
 from workers.tvm_backend.passes.layout.blocks import Blocks
@@ -185,11 +186,26 @@ def group_product(values: Values, call: relax.Expr) -> relax.Expr | None:
     dims = groups, kernel[1], source[2] * source[3]
     if values.algorithms.bf16:
         bits = values.in_dims(values.rounded(values.reshaped(call.args[0])), dims)
-        packed = fold_constants.to_constant(packing.product_pairs(weight))
+        depth = depth_of_product(*weight.shape[1:], values.algorithms.widest)
+        packed = fold_constants.to_constant(packing.product_pairs(weight, depth))
         return values.call_product(narrow_compute.group_matmul_pairs, packed, bits)
     if values.algorithms.int8 and (made := coded.group_matmul(values, call, dims)) is not None:
         return made
     return values.call(compute.group_matmul, fold_constants.to_constant(weight), values.in_shape(call.args[0], dims))
+
+
+def depth_of_product(rows: int, depth: int, widest: int) -> int:
+    """What the reduction of a product of bfloat16 is filled up to a multiple of: pairs, or tiles of a matrix unit.
+
+    A tile takes as long as half of one, so that a half is for what fits in it. Few rows are no tile.
+
+    Args:
+        rows, depth: extents of the weights of a group.
+        widest: most channels of a block, as many as a tile is deep.
+    """
+    if widest == LANES or rows < MIN_ROWS:
+        return PAIR
+    return widest // 2 if depth <= widest // 2 else widest
 
 
 def _pays(values: Values, found: Convolution, var: relax.Var, data: relax.Var) -> bool:

@@ -90,13 +90,14 @@ def group_matmul_pairs(w: te.Tensor, x: te.Tensor) -> te.Tensor:
     """Product for each group, summed in float32.
 
     Args:
-        w: bfloat16 [G, M, ceil(K / 2), 2].
+        w: bfloat16 [G, M, steps, 2]; zeros beyond K.
         x: bfloat16 [G, K, pixels].
 
     Returns:
         float32 [G, M, pixels].
     """
-    return summed_in_lanes(_wide(w), _wide(interleaved(x, PAIR), "wide_pixels"), "group_matmul_pairs")
+    pixels = interleaved(x, *(int(extent) for extent in w.shape[2:]))
+    return summed_in_lanes(_wide(w), _wide(pixels, "wide_pixels"), "group_matmul_pairs")
 
 
 def _wide(x: te.Tensor, name: str = "wide") -> te.Tensor:

@@ -65,9 +65,9 @@ def group_pairs(weight: Array, groups: int, joined: int, inner: int = LANES, lan
     return _pairs(group_weight(weight, groups, joined, inner, lanes))
 
 
-def product_pairs(weight: Array) -> Array:
-    """[G, M, K] as bfloat16 bits [G, M, ceil(K / 2), 2]; zeros are added."""
-    return _in_lanes(weight.astype(dtype_of("bfloat16")), PAIR).view(BITS)
+def product_pairs(weight: Array, depth: int = PAIR) -> Array:
+    """[G, M, K] as bfloat16 bits [G, M, steps, 2]; zeros are added up to a multiple of ``depth``, which is even."""
+    return _in_lanes(_filled(weight.astype(dtype_of("bfloat16")), 2, depth, 0.0), PAIR).view(BITS)
 
 
 def product_quads(weight: Array) -> Array:
