@@ -29,7 +29,8 @@ class Packing(Enum):
     Attributes:
         GIVEN: it lies in panels.
         BEFORE: all of it is packed first.
-        INSIDE: the panels of a tile are packed before their first use.
+        INSIDE: a thread packs some panels for itself before their first use. All of them are then used by a row of
+            tiles before the next one, or each by all rows: what another core packed lies in that core's cache.
         NONE: it is read as it lies; fastest where there are few rows to use a panel again.
         PIECES: so, too, but some steps of the reduction for all rows of a chunk before the next ones, whose part of a
             panel stays in a near cache; accumulators lie in memory between (Goto and van de Geijn, 2008).
@@ -130,8 +131,8 @@ def arrange(
     moved = sch.cache_write(block, 0, "local") if plan.matrix else None
     loops = _tile(sch, block, plan)
     if moved is not None:
-        sch.reverse_compute_at(moved, loops.rows, preserve_unit_loops=True)
-    sch.reverse_compute_at(written, loops.panels if plan.in_pieces else loops.rows, preserve_unit_loops=True)
+        sch.reverse_compute_at(moved, loops.tile, preserve_unit_loops=True)
+    sch.reverse_compute_at(written, loops.panels if plan.in_pieces else loops.tile, preserve_unit_loops=True)
     sch.parallel(sch.fuse(*loops.outer))
     if pack is not None:
         _pack_loops(sch, pack, plan, loops.panels if plan.packing is Packing.INSIDE else None)
@@ -142,7 +143,7 @@ def arrange(
         sch.unroll(loops.steps)
         accumulate(sch, block, loops.reduction, 3 if plan.dot is None else 4, plan.dot)
     if rounded is not None:
-        rounding.place(sch, written, rounded, loops.rows, len(sch.get(written).iter_vars))
+        rounding.place(sch, written, rounded, loops.tile, len(sch.get(written).iter_vars))
     else:
         _write_back_loops(sch, written, plan)
 
@@ -155,12 +156,13 @@ def axes_of_result(sch: Schedule, block: Any) -> list[int]:
 
 @dataclass(frozen=True)
 class _Loops:
-    """Loops of the tiled block: those that threads share, the one around the panels of a tile, and so on inwards. A
-    reduction in pieces begins outside of the rows; that of a matrix unit has tiles instead of steps."""
+    """Loops of the tiled block: those that threads share, the one around the panels that are packed together, the
+    innermost one around a tile, and so on inwards. A reduction in pieces begins outside of the rows; that of a matrix
+    unit has tiles instead of steps."""
 
     outer: tuple[Any, ...]
     panels: Any
-    rows: Any
+    tile: Any
     reduction: Any
     steps: Any
     tiles: TileLoops | None = None
@@ -183,16 +185,17 @@ def _tile(sch: Schedule, block: Any, plan: ProductPlan) -> _Loops:
     i0, i1 = sch.split(tiles, sch.sample_perfect_tile(tiles, 2, count), preserve_unit_iters=True)
     panel, lane = sch.split(column, [None, plan.lanes], preserve_unit_iters=True)
     vector = [lane] if plan.dot is None else sch.split(lane, [None, plan.dot.lanes], preserve_unit_iters=True)
-    j0, j1, j2 = sch.split(panel, sch.sample_perfect_tile(panel, 3, plan.tile.vectors), preserve_unit_iters=True)
+    parts = sch.sample_perfect_tile(panel, 4 if plan.packing is Packing.INSIDE else 3, plan.tile.vectors)
+    j0, j1, *packed, j2 = sch.split(panel, parts, preserve_unit_iters=True)
     if plan.matrix is not None:
         rows, row = sch.split(i2, [None, plan.matrix.rows], preserve_unit_iters=True)
         register, lane = vector
-        sch.reorder(i0, j0, j1, i1, r, rows, j2, register, row, lane, *pair)
-        return _Loops((*outer, i0, j0), j1, i1, r, None, TileLoops((rows, j2, register), row))
+        sch.reorder(i0, j0, j1, i1, *packed, r, rows, j2, register, row, lane, *pair)
+        return _Loops((*outer, i0, j0), j1, [i1, *packed][-1], r, None, TileLoops((rows, j2, register), row))
     factors = sch.sample_perfect_tile(r, 3 if plan.in_pieces else 2, plan.cpu.unrolled_steps)
     *pieces, r0, r1 = sch.split(r, factors, preserve_unit_iters=True)
-    sch.reorder(i0, j0, j1, *pieces, i1, r0, r1, i2, j2, *vector, *pair)
-    return _Loops((*outer, i0, j0), j1, i1, [*pieces, r0][0], r1)
+    sch.reorder(i0, j0, j1, *pieces, i1, *packed, r0, r1, i2, j2, *vector, *pair)
+    return _Loops((*outer, i0, j0), j1, [i1, *packed][-1], [*pieces, r0][0], r1)
 
 
 def _write_back_loops(sch: Schedule, written: Any, plan: ProductPlan) -> None:
