@@ -156,9 +156,15 @@ def axes_of_result(sch: Schedule, block: Any) -> list[int]:
 
 @dataclass(frozen=True)
 class _Loops:
-    """Loops of the tiled block: those that threads share, the one around the panels that are packed together, the
-    innermost one around a tile, and so on inwards. A reduction in pieces begins outside of the rows; that of a matrix
-    unit has tiles instead of steps."""
+    """Loops of the tiled block, from the outermost inwards.
+
+    A reduction in pieces begins outside of the rows; that of a matrix unit has tiles instead of steps.
+
+    Attributes:
+        outer: loops that threads share.
+        panels: loop around the panels that are packed together.
+        tile: innermost loop around a tile.
+    """
 
     outer: tuple[Any, ...]
     panels: Any
