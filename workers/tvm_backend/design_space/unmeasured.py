@@ -112,6 +112,7 @@ def _offers(
     limit = DOUBTFUL * float(finite.min()) if len(finite) else np.inf
     estimates = prior(space.batch([relative.candidate for relative in relatives])) if relatives else np.zeros(0)
     yield from (relative for relative, estimate in zip(relatives, estimates, strict=True) if not estimate > limit)
-    for row in np.argsort(ranks(cost), kind="stable"):
+    order = np.argsort(ranks(cost), kind="stable")
+    for row in order[np.isfinite(cost[order])]:  # a log can hold no latency that is no number
         (candidate,) = space.candidates(made.take(slice(row, row + 1)))
         yield Relative(candidate, "", float(cost[row]))
