@@ -226,7 +226,9 @@ def _downloads(job_id: str) -> None:
 
 
 def _head(api: Api, job_id: str) -> tuple[Json, Json]:
-    return api.job(job_id), api.forecast(job_id)
+    """The job, and a forecast as long as there is anything to forecast."""
+    job = api.job(job_id)
+    return job, api.forecast(job_id) if job["state"] in ACTIVE else {}
 
 
 def _curves(api: Api, job_id: str, others: list[str]) -> tuple[Json, dict[str, list[Json]]]:
