@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 TIMEOUT = 2.0
 """Seconds that connecting or sending may take before the broker counts as away."""
 ANSWER_SECONDS = 0.5
-"""How long workers are waited for that do not answer."""
+"""How long workers are waited for that may be there."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,6 @@ class Publisher(Protocol):
 
     def close(self) -> None:
         """Let go of connections."""
-
-
-class _AllAnsweredError(Exception):
-    """Nobody else is waited for."""
 
 
 class CeleryPublisher:
@@ -145,25 +141,12 @@ class CeleryPublisher:
             return dict.fromkeys(queues)
 
     def nodes(self) -> list[Node]:
-        """Ask all for a sign of life; takes :data:`ANSWER_SECONDS` only if one that was asked does not answer."""
-        found: list[Node] = []
+        """Ask all for a sign of life; takes :data:`ANSWER_SECONDS`."""
         try:
-            with self._app.connection_or_acquire() as connection:
-                channel = connection.default_channel
-
-                def take(answer: dict[str, Any]) -> None:
-                    found.extend(_node(name, told) for name, told in answer.items())
-                    if len(found) >= channel.reached:
-                        raise _AllAnsweredError
-
-                mailbox = self._app.control.mailbox(connection)
-                mailbox.producer_pool = None  # asks by this channel, which counts who is asked
-                mailbox.multi_call("ping", timeout=ANSWER_SECONDS, callback=take, channel=channel)
-        except _AllAnsweredError:
-            return found
+            answers = self._app.control.ping(timeout=ANSWER_SECONDS)
         except _away():
             return []
-        return found
+        return [_node(name, told) for answer in answers for name, told in answer.items()]
 
     def log(self, name: str) -> list[LogLine] | None:
         """Read a log's lists; what is no line is left out."""

@@ -6,28 +6,15 @@ asked for a while.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kombu.transport import redis
-from kombu.utils.json import dumps
 
 TABLE_SECONDS: Final = 600
 
 
 class ReplyChannel(redis.Channel):  # type: ignore[misc]  # kombu has no types
-    """A channel that runs no script.
-
-    Attributes:
-        reached: workers that heard the last question.
-    """
-
-    reached: int = 0
-
-    def _put_fanout(self, exchange: str, message: Any, routing_key: str, **_: Any) -> None:
-        """Ask; Redis says how many heard it."""
-        topics, text = self._get_publish_topics(exchange, routing_key), dumps(message)
-        with self.conn_or_acquire() as client:
-            self.reached = sum(client.publish(topic, text) for topic in topics)
+    """A channel that runs no script."""
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         """Say where answers go; who answers looks it up by the routing key, so entries of others do no harm."""
