@@ -12,14 +12,14 @@ from services.coordinator.scheduling.snapshot import JobSnapshot
 
 ROUNDS_AT_ONCE = 2
 """Such rounds under way: searchers propose for devices at the same time."""
-HURRY = 2.0
+HURRY = 4.0
 """How many times what the answers take is left when they begin: they run beside measurements."""
 REASON = "the static model's choice, unmeasured, in case the time ends before the task's first round"
 
 
 def with_answers(job: JobSnapshot) -> tuple[list[OpenRound], JobSnapshot]:
     """Rounds of no candidates that give tasks without a schedule one, and the job as it stands once these are open."""
-    left = budget.seconds_left(job)
+    left = budget.seconds_for_answers(job)
     if not job.rounds or left is None or left <= 0:  # the first round times the default schedules
         return [], job
     if not short_of_time(job) and not budget.out_of_time(job):
@@ -37,7 +37,10 @@ def short_of_time(job: JobSnapshot) -> bool:
 
 
 def under_way(job: JobSnapshot) -> bool:
-    """True while a task lacks a schedule, or is being given one."""
+    """True while a task lacks a schedule, or is being given one, and there is time for it."""
+    left = budget.seconds_for_answers(job)
+    if left is None or left <= 0 or not job.rounds:
+        return False
     return bool(job.unanswered) or any(task.answering for task in job.tasks)
 
 

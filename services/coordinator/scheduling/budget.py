@@ -8,8 +8,12 @@ REFERENCE_SECONDS = 4.0
 """Seconds that onnxruntime takes: two processes, each of which loads a model and times it for a second."""
 ANSWER_SECONDS = 0.3
 """What it takes to choose a schedule of a task without a measurement."""
+ANSWER_GRACE = 0.1
+"""Part of a budget by which the check waits for schedules of tasks without one: these are tens of times slower."""
 GUESSED_TRIALS_PER_SECOND = 2.0
 """Used until the job's own pace is known."""
+GUESSED_UNTUNED_RATE = 2.5e9
+"""FLOP/s of default schedules on a CPU, used until one is timed."""
 
 
 def trials_left(job: JobSnapshot) -> int | None:
@@ -27,10 +31,24 @@ def evaluation_reserve(job: JobSnapshot) -> float:
     """
     if job.budget_seconds is None or not job.options.verify:
         return 0.0
-    direct = [task for task in job.tasks if task.alternative_of is None]
-    untuned = sum(task.weight * task.untuned for task in direct if task.untuned)
-    estimate = 5.0 + 0.2 * len(job.tasks) + 6.5 * untuned + (REFERENCE_SECONDS if job.compared else 0.0)
+    estimate = 5.0 + 0.2 * len(job.tasks) + 6.5 * _untuned(job) + (REFERENCE_SECONDS if job.compared else 0.0)
     return min(estimate, job.budget_seconds / 2)
+
+
+def _untuned(job: JobSnapshot) -> float:
+    """Seconds that the untuned model takes. Tasks that are not timed yet run as fast as the others."""
+    direct = [task for task in job.tasks if task.alternative_of is None]
+    timed = sum(task.weight * task.untuned for task in direct if task.untuned)
+    done = sum(task.weight * task.flops for task in direct if task.untuned)
+    rest = sum(task.weight * task.flops for task in direct if not task.untuned)
+    if timed and done:
+        return timed + rest * timed / done
+    return timed + (rest / GUESSED_UNTUNED_RATE if on_cpu(job) else 0.0)
+
+
+def on_cpu(job: JobSnapshot) -> bool:
+    """True where the job's target is a CPU."""
+    return job.device_class.startswith("llvm")
 
 
 def seconds_left(job: JobSnapshot) -> float | None:
@@ -43,6 +61,12 @@ def seconds_left(job: JobSnapshot) -> float | None:
 def answer_seconds(job: JobSnapshot) -> float:
     """Seconds that it takes to give a schedule to each task that has none."""
     return ANSWER_SECONDS * len(job.unanswered)
+
+
+def seconds_for_answers(job: JobSnapshot) -> float | None:
+    """Seconds for schedules of tasks that have none; None without a limit."""
+    left = seconds_left(job)
+    return None if left is None else left + ANSWER_GRACE * (job.budget_seconds or 0.0)
 
 
 def out_of_time(job: JobSnapshot) -> bool:

@@ -119,9 +119,8 @@ def _nothing_was_measured(job: JobSnapshot) -> bool:
 def _stop_reason(job: JobSnapshot) -> str | None:
     """Why no further round may be opened, or None."""
     seconds = budget.seconds_left(job)
-    if seconds is not None and seconds <= 0:
-        return "seconds"
-    if not job.rounds_in_flight and budget.out_of_time(job) and not answers.under_way(job):
+    over = seconds is not None and seconds <= 0
+    if (over or (not job.rounds_in_flight and budget.out_of_time(job))) and not answers.under_way(job):
         return "seconds"
     if budget.trials_left(job) == 0:
         return "trials"

@@ -82,6 +82,20 @@ def test_tasks_that_a_job_will_not_come_to_get_schedules_without_a_measurement()
     assert all(r.size for r in plans(replace(short, budget_trials=100, budget_seconds=None)))
 
 
+def test_a_job_that_is_short_of_time_gives_schedules_before_it_proposes_ahead() -> None:
+    """What the check of the untuned model takes is foreseen before anything was timed."""
+    fresh = tuple(task(i, flops=1.5e8) for i in range(1, 25))
+    short = replace(job(budget_trials=None, budget_seconds=34.0, elapsed=2.0), device_class=LLVM, tasks=fresh)
+    limits = Limits()
+    first = plans(short)
+    assert [bool(r.size) for r in first] == [True] * limits.rounds(1)
+    begun = {r.task for r in first}
+    under_way = (replace(each, rounds=1, in_flight=1) if each.id in begun else each for each in fresh)
+    then = plans(replace(short, tasks=tuple(under_way), trials_in_flight=9))
+    assert [r.size for r in then] == [0] * ROUNDS_AT_ONCE
+    assert len(plans(replace(short, budget_seconds=300.0))) == limits.rounds(1) + limits.ahead
+
+
 def test_a_job_ends_once_each_task_has_a_schedule() -> None:
     busy, late = {"rounds": 1, "history": (1.0,), "best": 1.0, "trials": 3}, {"elapsed": 29.0}
     first, second = (task(i, flops=1e6) for i in (1, 2))
@@ -92,7 +106,8 @@ def test_a_job_ends_once_each_task_has_a_schedule() -> None:
     assert plan(snap_of(answering)) == []
     answered = replace(short, tasks=(replace(first, **busy), replace(second, answered=True)))
     assert moves(plan(snap_of(answered))) == [("a", JobState.FINISHING)]
-    over = plan(snap_of(replace(answering, elapsed=31.0)))
+    assert plan(snap_of(replace(answering, elapsed=31.0))) == [], "the check waits a little for it"
+    over = plan(snap_of(replace(answering, elapsed=33.5)))
     assert act.CancelRounds("a", measuring=False) in over
     assert moves(over) == [("a", JobState.FINISHING)]
 
@@ -227,6 +242,11 @@ def test_a_budget_of_seconds_keeps_time_for_the_check() -> None:
     assert evaluation_reserve(replace(timed, **with_options({"verify": False}))) == 0
     slow = replace(timed, tasks=(task(1, untuned=1e3),))
     assert evaluation_reserve(slow) == 300
+    one, other = task(1, flops=1e9, untuned=2.0), task(2, flops=5e8, weight=4.0)
+    reserves = [
+        evaluation_reserve(replace(timed, tasks=tasks)) for tasks in ((one, other), (one, replace(other, untuned=1.0)))
+    ]
+    assert reserves[0] == reserves[1], "a task that is not timed yet runs as fast as the others"
 
 
 def test_exhausted_tasks_end_the_job() -> None:
