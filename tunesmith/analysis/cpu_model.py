@@ -171,6 +171,9 @@ class CpuModel:
     )
     stack_bytes: int = _figure(32 * KIB, "bytes", "size of a level 1 cache", "Most that a stage keeps on the stack.")
     cheap_nodes: int = _figure(12, "nodes", ZEN5, "Largest expression that is computed twice rather than kept.")
+    max_pieces: int = _figure(
+        64, "pieces", "Xeon: twice as fast with 32", "Most pieces of a concatenation that are each code of their own."
+    )
     copied_nodes: int = _figure(60, "nodes", ZEN5, "Largest expression that is written out for each of its uses.")
 
     # An instruction for narrow products. Both operands of a step are loaded, so that square tiles win.

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-import numpy as np
 from tvm.runtime import Object
 from tvm.s_tir import Schedule
 
-from tunesmith.analysis.nest import Access, Block, Buffer, Extent, Index, Kind, Loop, Product
+from tunesmith.analysis.nest import Access, Block, Extent, Index, Kind, Loop, Product
 from workers.tvm_backend import tir
 from workers.tvm_backend.design_space.nests.lanes import Lanes, of_lanes
-from workers.tvm_backend.dot.intrinsics import BY_NAME, LANE_BYTES, Dot
+from workers.tvm_backend.design_space.nests.sources import Source, joined
+from workers.tvm_backend.dot.intrinsics import BY_NAME, Dot
 from workers.tvm_backend.dot.marks import MARK
 from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, ROUNDING, STAGES, MatrixDot
 
 KINDS = (Kind.SERIAL, Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED)
 """By the numbers of TVM's ``ForKind``."""
-LOCAL = "local"
-"""Scope of a buffer of one thread."""
 REDUCTION = 2
 """TVM's number of an axis that is summed over."""
 ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min", "Select", "Cast"})
@@ -106,13 +105,13 @@ class Program:
             str(name): value for name, value in tir.plain(root.annotations).items() if isinstance(value, int)
         }
         self.places = tuple(_walk(root.body, (), _Counter()))
-        self._numbers: dict[tuple[int, Lanes], int] = {}
-        self._sources: list[tuple[Any, Lanes, int]] = []
+        self._numbers: dict[tuple[tuple[int, ...], Lanes], int] = {}
+        self._sources: list[Source] = []
         bare = [self._bare(place) for place in self.places]
         summed = {loop.number for block in bare for loop in block.loops if loop.reduction}
         self.bare = tuple(_sharing(block, summed) for block in bare)
-        self.buffers = tuple(_buffer(*each) for each in self._sources)
-        self.tensors = tuple(key(source) for source, _, _ in self._sources)
+        self.buffers = tuple(source.buffer() for source in self._sources)
+        self.tensors = tuple(key(source.tensors[0]) for source in self._sources)
 
     @property
     def structure(self) -> list[tuple[int, ...]]:
@@ -149,7 +148,11 @@ class Program:
             raise NotUnderstoodError(f"{block.name_hint} writes nothing")
         mine = {write.buffer for write in writes} if any(summed) else set()
         pair, group = _axis_of_pair(place), place.dot.group if place.dot is not None else 1
-        reads = [self._access(region, axis_of, pair, group) for region in block.reads]
+        together = joined(block, partial(_indices, axis_of=axis_of))
+        reads = [Access(self._number_of(source), indices) for source, indices, _ in together]
+        passed = [region for _, _, regions in together for region in regions]
+        alone = [region for region in block.reads if not any(region.same_as(each) for each in passed)]
+        reads += [self._access(region, axis_of, pair, group) for region in alone]
         operations, calls = _work(block.body) if place.dot is None else (place.dot.group * place.dot.operations, 0.0)
         conditions = [
             tuple(sorted({axis_of[key(v)] for v in variables(each) if key(v) in axis_of}))
@@ -171,14 +174,16 @@ class Program:
 
     def _access(self, region: Any, axis_of: Mapping[int, int], pair: int | None = None, group: int = 1) -> Access:
         """An access; an instruction's operands are 32-bit lanes, of ``group`` values that ``pair`` goes through."""
-        indices = tuple(_index(each, axis_of) for each in region.region)
-        lanes = Lanes.NONE
+        indices, lanes = _indices(region, axis_of), Lanes.NONE
         if pair is not None and indices:
             lanes, indices = of_lanes(indices, pair, group)
-        number = self._numbers.setdefault((key(region.source), lanes), len(self._sources))
+        return Access(self._number_of(Source((region.source,), lanes, group)), indices)
+
+    def _number_of(self, source: Source) -> int:
+        number = self._numbers.setdefault((tuple(map(key, source.tensors)), source.lanes), len(self._sources))
         if number == len(self._sources):
-            self._sources.append((region.source, lanes, group))
-        return Access(number, indices)
+            self._sources.append(source)
+        return number
 
 
 def _sharing(block: Block, summed: set[int]) -> Block:
@@ -263,21 +268,6 @@ def _number(value: Any) -> int:
     return found
 
 
-def _buffer(source: Any, lanes: Lanes, group: int) -> Buffer:
-    """A buffer, or what it is to an instruction: of 32-bit lanes that its last dimension, or a part of it, shares."""
-    shape, size = tuple(_number(each) for each in source.ty.shape), _bytes(str(source.ty.dtype))
-    local = str(source.scope()) == LOCAL
-    if lanes is Lanes.DIMENSION:
-        return Buffer(str(source.name), shape[:-1], LANE_BYTES, local)
-    if lanes is Lanes.PART:
-        return Buffer(str(source.name), (*shape[:-1], shape[-1] // group), LANE_BYTES, local)
-    return Buffer(str(source.name), shape, size, local)
-
-
-def _bytes(dtype: str) -> int:
-    return max(1, np.dtype(dtype).itemsize) if dtype != "bfloat16" else 2
-
-
 def variables(expression: Any) -> list[Any]:
     """The variables of an index."""
     if type(expression).__name__ == "Var":
@@ -289,6 +279,10 @@ def variables_of(expression: Any, name: str) -> list[Any]:
     """The variables of one operand; a number has none."""
     operand = getattr(expression, name, None)
     return variables(operand) if isinstance(operand, Object) else []
+
+
+def _indices(region: Any, axis_of: Mapping[int, int]) -> tuple[Index, ...]:
+    return tuple(_index(each, axis_of) for each in region.region)
 
 
 def _index(region: Any, axis_of: Mapping[int, int]) -> Index:
@@ -387,7 +381,10 @@ def _count(value: Any) -> dict[str, int]:
         kind = "call" if name in LIBRARY else "Div" if "sqrt" in name else name
     parts = _parts(value)
     found = {kind: 1} if parts else {}
-    for part in parts:
-        for each, number in _count(part).items():
+    several = [_count(part) for part in parts]
+    if name == "if_then_else":  # one of the two is computed
+        several = [max(several, key=lambda each: sum(each.values()))]
+    for part in several:
+        for each, number in part.items():
             found[each] = found.get(each, 0) + number
     return found

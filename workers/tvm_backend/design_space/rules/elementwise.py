@@ -1,13 +1,14 @@
 """Programs without a reduction: activations, sums of tensors, copies into another layout, concatenations.
 
 All of it becomes one loop nest over the output. The axes that every input runs through as the output does are one
-vectorised loop; a copy that transposes is tiled on both sides, so that each cache line is used up while it is near.
+vectorised loop; a copy that transposes is tiled on both sides, so that each cache line is used up while it is near. A
+concatenation is code of its own for each piece of the output, so that none of its elements asks where it comes from.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
+from workers.tvm_backend.design_space.rules.pieces import Pieces, pieces
 from workers.tvm_backend.design_space.rules.stages import (
     Stage,
     find,
@@ -31,9 +33,9 @@ from workers.tvm_backend.design_space.rules.stages import (
 class Elementwise(Rule):
     """Applies where every stage is spatial.
 
-    Sketches: one, two or four vectors at a time; of a transposing copy, vectors along the output's or along the
-    input's contiguous axis. Knobs: chunks of the loops for the threads; one chunk is a program without threads;
-    of a transposing copy the length of a tile.
+    Sketches: one, two or four vectors at a time; of a concatenation of few pieces, one; of a transposing copy, vectors
+    along the output's or along the input's contiguous axis. Knobs: chunks of the loops for the threads; one chunk is a
+    program without threads; of a transposing copy the length of a tile.
     """
 
     def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
@@ -46,8 +48,12 @@ class Elementwise(Rule):
         stages = find(sch)
         if stages is None:
             return
-        last = stages[-1]
-        length, most = common_axes(last), cpu.lanes() if all(stage.in_lanes for stage in stages) else 1
+        last, most = stages[-1], cpu.lanes() if all(stage.in_lanes for stage in stages) else 1
+        joined = _in_pieces(stages, inlined, most, cpu)
+        if joined is not None:
+            yield partial(_schedule_pieces, plan=joined)
+            return
+        length = _common(stages, cpu)
         if length == 0:
             yield from _transposing(last, inlined, most, cpu)
             return
@@ -74,6 +80,19 @@ class ElementwisePlan:
     length: int
     lanes: int
     registers: int
+
+
+@dataclass(frozen=True)
+class PiecesPlan:
+    """What is fixed in a sketch of a concatenation.
+
+    Attributes:
+        cut: pieces of the output; each is code of its own.
+        row: as an ``ElementwisePlan`` without the axis that is cut, and what is outside of it.
+    """
+
+    cut: Pieces
+    row: ElementwisePlan
 
 
 @dataclass(frozen=True)
@@ -104,6 +123,32 @@ def _inlined(stages: list[Stage], cpu: CpuModel) -> tuple[str, ...]:
         if uses > 1 and sizes[stage.name] > cpu.copied_nodes:
             kept.add(stage.name)
     return tuple(stage.name for stage in stages if stage.consumers and stage.name not in kept)
+
+
+def _common(stages: list[Stage], cpu: CpuModel) -> int:
+    """How many trailing axes are one loop. What is kept is computed for whole vectors of the last axis, whose place is
+    known: some vectors of fused loops could cross the end of one of them."""
+    length = common_axes(stages[-1])
+    return min(length, 1) if len(stages) > 1 and _has_vectors(stages[-1], cpu) else length
+
+
+def _has_vectors(stage: Stage, cpu: CpuModel) -> bool:
+    return widest(stage.spatial[-1], cpu.lanes()) >= cpu.min_lanes
+
+
+def _in_pieces(stages: list[Stage], inlined: tuple[str, ...], most: int, cpu: CpuModel) -> PiecesPlan | None:
+    """The plan of a concatenation; None for anything else, and where rows are not read as they are written."""
+    cut, last = pieces(stages, cpu.max_pieces), stages[-1]
+    if cut is None or cut.axis == len(last.spatial) - 1:
+        return None
+    length = min(*(common_axes(stage) for stage in stages), len(last.spatial) - cut.axis - 1)
+    if length and len(stages) > 1:
+        length = 1
+    extent = math.prod(last.spatial[len(last.spatial) - length :])
+    lanes = widest(extent, most)
+    lanes = lanes if lanes >= cpu.min_lanes else 1
+    registers = cpu.paired_vectors if lanes > 1 and extent % (cpu.paired_vectors * lanes) == 0 else 1
+    return PiecesPlan(cut, ElementwisePlan(inlined, length, lanes, registers)) if length else None
 
 
 def common_axes(stage: Stage) -> int:
@@ -161,9 +206,10 @@ def _schedule(sch: Schedule, plan: ElementwisePlan) -> None:
     inline(sch, plan.inlined)
     *kept, last = sch.get_child_blocks(sch.get_sblock("root"))
     loops = sch.get_loops(last)
-    steps, *vectors = sch.split(
-        fused(sch, loops[-plan.length :]), [None, plan.registers, plan.lanes], preserve_unit_iters=True
-    )
+    steps, *vectors = _vectors(sch, loops[-plan.length :], plan)
+    if kept and plan.length == 1:
+        _schedule_rows(sch, kept, [*loops[:-1], steps], vectors, plan.lanes)
+        return
     parts = [_chunks(sch, loop) for loop in (*_rows(sch, loops[: -plan.length]), steps)]
     sch.reorder(*(part[0] for part in parts), *(part[1] for part in parts), *vectors)
     sch.parallel(fused(sch, [part[0] for part in parts]))
@@ -171,15 +217,60 @@ def _schedule(sch: Schedule, plan: ElementwisePlan) -> None:
     unroll_and_vectorize(sch, vectors)
 
 
+def _schedule_pieces(sch: Schedule, plan: PiecesPlan) -> None:
+    """A thread goes through some rows of every piece."""
+    inline(sch, plan.row.inlined)
+    *kept, last = sch.get_child_blocks(sch.get_sblock("root"))
+    axis, loops = plan.cut.axis, sch.get_loops(last)
+    piece, part = sch.split(loops[axis], [plan.cut.count, None], preserve_unit_iters=True)
+    steps, *vectors = _vectors(sch, loops[-plan.row.length :], plan.row)
+    rows = [*loops[axis + 1 : -plan.row.length], steps]
+    _schedule_rows(sch, kept, rows, vectors, plan.row.lanes, loops[:axis], [piece, part])
+    sch.unroll(piece)
+
+
+def _schedule_rows(
+    sch: Schedule,
+    kept: list[Any],
+    loops: list[Any],
+    vectors: list[Any],
+    lanes: int,
+    outside: Sequence[Any] = (),
+    inside: Sequence[Any] = (),
+) -> None:
+    """The longest of some loops in chunks, with threads outside of a chunk. No loops are fused inside of it, so that
+    what is kept is one vector after the other.
+
+    Args:
+        outside: loops of the threads around them.
+        inside: loops of a thread around a chunk.
+    """
+    longest = max(range(len(loops)), key=lambda at: int(sch.get(loops[at]).extent))
+    chunk, steps = _chunks(sch, loops[longest])
+    threads, rows = [*outside, *loops[:longest], chunk], [steps, *loops[longest + 1 :]]
+    sch.reorder(*threads, *inside, *rows, *vectors)
+    sch.parallel(fused(sch, threads))
+    _keep(sch, kept, rows[-1], lanes)
+    unroll_and_vectorize(sch, vectors)
+
+
+def _vectors(sch: Schedule, loops: list[Any], plan: ElementwisePlan) -> list[Any]:
+    """Some loops as one: steps, vectors at a time, and lanes."""
+    return list(sch.split(fused(sch, loops), [None, plan.registers, plan.lanes], preserve_unit_iters=True))
+
+
 def _rows(sch: Schedule, loops: list[Any]) -> list[Any]:
     return [fused(sch, loops)] if loops else []
 
 
-def _keep(sch: Schedule, kept: list[Any], loop: Any) -> None:
-    """Stages that are not inlined are computed for the vectors at hand."""
+def _keep(sch: Schedule, kept: list[Any], loop: Any, lanes: int = 1) -> None:
+    """Stages that are not inlined are computed for the vectors at hand, in vectors of ``lanes``."""
     for block in reversed(kept):
         sch.set_scope(block, 0, "local")
         sch.compute_at(block, loop, preserve_unit_loops=True)
+        if lanes > 1:
+            *_, inner = sch.get_loops(block)
+            unroll_and_vectorize(sch, sch.split(inner, [None, lanes], preserve_unit_iters=True))
 
 
 def _schedule_tile(sch: Schedule, plan: Tile) -> None:
