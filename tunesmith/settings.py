@@ -36,7 +36,7 @@ class SharedSettings(BaseSettings):
     ingest_timeout: float = Field(300.0, gt=0, description="The same for imports and for preparing a job.")
     max_attempts: int = Field(3, ge=1, description="Attempts before work counts as failed.")
     device_timeout: float = Field(
-        15.0, gt=0, description="Seconds without a heartbeat after which a device counts as gone."
+        15.0, gt=0, description="Seconds without a heartbeat after which a device or a core worker counts as gone."
     )
     umask: str = Field(UMASK, pattern="^0?[0-7]{3}$", description=UMASK_HELP)
     log_level: str = Field("info", description="Lowest level that is logged.")

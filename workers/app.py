@@ -22,6 +22,7 @@ from workers import logs, refusing
 from workers.broker import GuardedTransport, restrict_remote_control
 from workers.core import lost_work, tasks
 from workers.core.ending import Ending
+from workers.core_heartbeat import CoreReporting
 from workers.log_shipping import LogShipping
 from workers.sandbox.parent_death import die_with_parent
 from workers.settings import MEASURE, Settings
@@ -61,7 +62,6 @@ def create_app(settings: Settings) -> Celery:
             "socket_timeout": 30,
             "socket_connect_timeout": 5,
             "health_check_interval": 25,
-            "answers": bool(settings.core_queues),
             "priority_steps": [0],  # one list a queue, so that Redis can be told its name
         },
         result_backend=None,
@@ -93,6 +93,7 @@ def create_app(settings: Settings) -> Celery:
     tasks.register(app, settings.core_queues, context)
     if settings.core_queues:
         lost_work.watch(settings)
+        CoreReporting(settings)
     if settings.measures:
         from workers.measure.tasks import register
 
@@ -168,9 +169,7 @@ def _follow_children(settings: Settings, context: Any) -> None:
             context().importing.begin()
 
     signals.worker_process_init.connect(start, weak=False, dispatch_uid="tunesmith.start")
-    signals.celeryd_init.connect(
-        lambda **_: restrict_remote_control(settings.core_queues), weak=False, dispatch_uid="tunesmith.control"
-    )
+    signals.celeryd_init.connect(lambda **_: restrict_remote_control(), weak=False, dispatch_uid="tunesmith.control")
     signals.celeryd_init.connect(
         lambda **_: _load_before_fork(settings.core_queues), weak=False, dispatch_uid="tunesmith.load"
     )

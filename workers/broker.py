@@ -10,15 +10,13 @@ A worker touches the lists of its queues and nothing else that is shared, so tha
 from __future__ import annotations
 
 import logging
-import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from queue import Empty
 from typing import Any, Final
 
 from celery.worker.control import Panel
 from kombu.transport import redis
 
-from tunesmith import __version__
 from tunesmith.messages import CORE_QUEUES, EvaluateModel, MeasureBatch, measure_queue
 from workers.core.tasks import CORE_TASKS
 
@@ -34,31 +32,21 @@ TIMES = ("eta", "expires")
 NAMES = ("shadow", "root_id", "parent_id", "group", "lang", "origin", "argsrepr", "kwargsrepr")
 """Texts of a message that Celery keeps in its tables of tasks, or prints; nothing else may stand there."""
 REPLIES = "reply.celery.pidbox"
-"""Celery's exchange for answers to remote control, the only one whose queues are not called like their routing key."""
+"""Celery's exchange for answers to remote control, where nothing is sent."""
 TASKS: Final = {queue: {task.message.task for task in CORE_TASKS if task.queue == queue} for queue in CORE_QUEUES}
 MEASURING: Final = frozenset({MeasureBatch.task, EvaluateModel.task})
 
 
 class GuardedChannel(redis.Channel):  # type: ignore[misc]  # kombu has no types
-    """A channel that outlives everything it is given, and leaves everything but its queues alone.
-
-    ``answers``: a transport option; without it, answers to remote control are not sent.
-    """
-
-    answers = True
-    from_transport_options = (*redis.Channel.from_transport_options, "answers")
+    """A channel that outlives everything it is given, and leaves everything but its queues alone."""
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str, queue: str) -> None:
         """Tell only this process where a queue is: the others know it by its name."""
         if self.typeof(exchange).type == "fanout":
             self._fanout_queues[queue] = (exchange, routing_key.replace("#", "*"))
-        elif exchange == REPLIES:
-            super()._queue_bind(exchange, routing_key, pattern, queue)
 
     def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
-        if exchange != REPLIES:
-            return [routing_key]
-        return list(super()._lookup(exchange, routing_key, default)) if self.answers else []
+        return [] if exchange == REPLIES else [routing_key]
 
     def _size(self, queue: str) -> int:
         """Asked whenever a queue is declared, for an answer that nobody reads."""
@@ -171,27 +159,16 @@ def foreign(headers: dict[str, Any], queue: str) -> str:
     return next((f"it has a time, {key}, which none of ours has" for key in TIMES if headers.get(key) is not None), "")
 
 
-def restrict_remote_control(queues: Sequence[str] = (), panel: type[Panel] = Panel) -> None:
-    """Keep only ``ping`` and ``revoke`` without its kill from what Celery lets anybody at the broker ask of a
-    worker. The answer to a ping says who it is.
-
-    Args:
-        queues: those that the worker serves.
-    """
+def restrict_remote_control(panel: type[Panel] = Panel) -> None:
+    """Keep only ``revoke`` without its kill from what Celery lets anybody at the broker ask of a worker."""
     revoke = panel.data["revoke"]
 
     def hint(state: Any, task_id: Any, **_: Any) -> Any:
         ids = [task_id] if isinstance(task_id, str) else [one for one in task_id if isinstance(one, str)]
         return revoke(state, ids, terminate=False)
 
-    def about(state: Any, **_: Any) -> dict[str, Any]:
-        processes = state.consumer.pool.info.get("processes", [])
-        told = {"version": __version__, "host": socket.gethostname(), "queues": list(queues)}
-        return {"ok": "pong", **told, "processes": processes}
-
-    kept = {"ping": about, "revoke": hint}
     panel.data.clear()
-    panel.data.update(kept)
+    panel.data["revoke"] = hint
 
 
 def _short(value: object) -> str:

@@ -7,9 +7,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tunesmith.broker_users import KEY_PREFIX
+from tunesmith.core_workers import KEPT_REPORTS, REPORTS, CoreReport, report_key
 from tunesmith.messages import CORE_QUEUES, LogLine, Message
 from tunesmith.worker_logs import lists
 
@@ -20,25 +21,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 TIMEOUT = 2.0
 """Seconds that connecting or sending may take before the broker counts as away."""
-ANSWER_SECONDS = 0.5
-"""How long workers are waited for that may be there."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A worker of core queues that answers.
+    """A worker of core queues that is there.
 
     Attributes:
-        name: unique at the broker.
-        version: the version of Tunesmith.
-        processes: ids of the processes that do its work.
+        report: what it said of itself last.
+        age: seconds since then.
     """
 
-    name: str
-    version: str
-    host: str
-    queues: tuple[str, ...]
-    processes: tuple[int, ...]
+    report: CoreReport
+    age: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Its name at the broker."""
+        return self.report.name
 
 
 class Publisher(Protocol):
@@ -53,8 +53,8 @@ class Publisher(Protocol):
     def depths(self, queues: Sequence[str]) -> dict[str, int | None]:
         """Waiting messages by queue, None when unknown."""
 
-    def nodes(self) -> list[Node]:
-        """The workers of core queues that answer now."""
+    def nodes(self, within: float) -> list[Node]:
+        """The workers of core queues that reported in so many last seconds, by name."""
 
     def log(self, name: str) -> list[LogLine] | None:
         """What is kept of a worker's log (:mod:`tunesmith.worker_logs`), newest line first; None when unknown."""
@@ -84,15 +84,13 @@ class CeleryPublisher:
             task_ignore_result=True,
             result_backend=None,
             task_create_missing_queues=True,
-            broker_transport="services.coordinator.reply_channel:ReplyTransport",
             broker_connection_timeout=TIMEOUT,
             broker_connection_retry=False,
             broker_connection_max_retries=0,
             task_publish_retry=False,
             broker_pool_limit=4,
             broker_transport_options={
-                "ack_emulation": False,  # there is nothing to be restored, and restoring runs scripts
-                "global_keyprefix": "tunesmith:",
+                "global_keyprefix": KEY_PREFIX,
                 "socket_timeout": TIMEOUT,
                 "socket_connect_timeout": TIMEOUT,
                 "max_retries": 0,
@@ -140,13 +138,21 @@ class CeleryPublisher:
         except _away():
             return dict.fromkeys(queues)
 
-    def nodes(self) -> list[Node]:
-        """Ask all for a sign of life; takes :data:`ANSWER_SECONDS`."""
+    def nodes(self, within: float) -> list[Node]:
+        """Read what they told the broker; nobody is asked. Without a broker there are none."""
         try:
-            answers = self._app.control.ping(timeout=ANSWER_SECONDS)
-        except _away():
+            with self._redis.pipeline(transaction=False) as asked:
+                asked.time()
+                asked.zrevrange(KEY_PREFIX + REPORTS, 0, KEPT_REPORTS - 1, withscores=True)
+                (seconds, microseconds), found = asked.execute()
+            ages = {name.decode(errors="replace"): seconds + microseconds / 1e6 - at for name, at in found}
+            names = sorted(name for name, age in ages.items() if abs(age) <= within)  # as of devices
+            texts = self._redis.mget([KEY_PREFIX + report_key(name) for name in names]) if names else []
+        except _away() as error:
+            log.warning("the broker is away, core workers cannot be seen: %s", error)
             return []
-        return [_node(name, told) for answer in answers for name, told in answer.items()]
+        told = zip(map(_report, texts), names, strict=True)
+        return [Node(report, max(0.0, ages[name])) for report, name in told if report is not None]
 
     def log(self, name: str) -> list[LogLine] | None:
         """Read a log's lists; what is no line is left out."""
@@ -172,10 +178,12 @@ class CeleryPublisher:
             self._redis.close()
 
 
-def _node(name: str, told: dict[str, Any]) -> Node:
-    """A worker by its answer; one of an earlier version says only that it is there."""
-    queues, processes = told.get("queues", ()), told.get("processes", ())
-    return Node(name, told.get("version", ""), told.get("host", ""), tuple(queues), tuple(processes))
+def _report(text: bytes | str | None) -> CoreReport | None:
+    """A worker's report; None where it was forgotten, or cannot be read."""
+    try:
+        return CoreReport.model_validate_json(text) if text is not None else None
+    except ValueError:
+        return None
 
 
 def _line(text: bytes) -> LogLine | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from urllib.parse import quote
 
 from nicegui import ui
@@ -33,8 +32,6 @@ CELLS = {
 }
 REFRESH_SECONDS = 3.0
 SHOWN_LINES = 100
-LOOK_EVERY = 5
-"""Times that the log is read for each time that workers are asked who they are, which takes half a second."""
 
 
 def line_rows(lines: list[Json]) -> list[Json]:
@@ -116,13 +113,9 @@ def build(context: Context, name: str) -> None:
         _fill(failures, failure_rows(worker["failures"] if worker else []))
         broken.set_visibility(bool(failures.rows))
 
-    looks = itertools.count()
-
     async def refresh() -> float:
-        if next(looks) % LOOK_EVERY == 0:
-            await asyncio.gather(look(), read())  # the lines need not wait for the broker's workers to answer
-            return REFRESH_SECONDS
-        return await read()
+        await asyncio.gather(look(), read())
+        return REFRESH_SECONDS
 
     keep_fresh(refresh, banner, f"/workers/{quote(name)}")
 

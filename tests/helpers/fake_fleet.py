@@ -81,8 +81,8 @@ class Recorder:
     def depths(self, queues: Sequence[str]) -> dict[str, int | None]:
         return {queue: sum(s.queue == queue for s in self.sent) if self.alive else None for queue in queues}
 
-    def nodes(self) -> list[Node]:
-        return self.workers if self.alive else []
+    def nodes(self, within: float) -> list[Node]:
+        return [node for node in self.workers if node.age <= within] if self.alive else []
 
     def log(self, name: str) -> list[LogLine] | None:
         return self.logs.get(name, []) if self.alive else None

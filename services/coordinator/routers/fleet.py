@@ -91,7 +91,7 @@ def device_history(
     return Page(items=[DeviceTimeBody.of(row) for row in rows], total=len(rows))
 
 
-_WORKERS = "Workers that serve a device, that answer at the broker, or that hold work."
+_WORKERS = "Workers that serve a device, that serve core queues, or that hold work."
 router.get("/workers", name="list_workers", description=_WORKERS)(workers.page)
 router.get("/workers/log", name="worker_log")(workers.log)
 

@@ -27,15 +27,15 @@ SHOWN_CLASSES = 32
 
 
 def page(context: InContext, caller: InCaller) -> Page[WorkerBody]:
-    """Workers that serve a device, that answer at the broker, or that hold work."""
+    """Workers that serve a device, that serve core queues, or that hold work; those said so themselves."""
     timeout = context.settings.device_timeout
     with context.reading() as session:
         now, rows, held = clock.now(session), fleet.devices(session), fleet.holders(session)
         broken = worker_failures.newest(session) if caller.filter is None else []
     found = [_measuring(row, devices.is_live(row, timeout, now), held.pop(row.worker, 0)) for row in rows]
-    nodes = context.publisher.nodes()
+    nodes = context.publisher.nodes(within=timeout)
     for node in nodes:
-        found.append(_core(node, [held.pop(name) for name in sorted(held) if _is_of(node, name)]))
+        found.append(_core(node, [held.pop(name) for name in sorted(held) if _is_of(node, name)], now))
     found += [
         WorkerBody(name=name, roles=["core"], alive=True, holds=number, seen_at=None)
         for name, number in sorted(held.items())
@@ -99,18 +99,18 @@ def _measuring(row: Device, alive: bool, holds: int) -> WorkerBody:
     )
 
 
-def _core(node: Node, holds: Sequence[int]) -> WorkerBody:
+def _core(node: Node, holds: Sequence[int], now: dt.datetime) -> WorkerBody:
     return WorkerBody(
         name=node.name,
         roles=["core"],
-        version=node.version,
-        queues=list(node.queues),
+        version=node.report.version,
+        queues=list(node.report.queues),
         alive=True,
         holds=sum(holds),
-        seen_at=None,
+        seen_at=now - dt.timedelta(seconds=node.age),
     )
 
 
 def _is_of(node: Node, holder: str) -> bool:
     """Whether a process that holds work is one of a worker's; see :func:`tunesmith.resources.process_name`."""
-    return any(holder.startswith(f"{node.host}-{process}-") for process in node.processes)
+    return any(holder.startswith(f"{node.report.host}-{process}-") for process in node.report.processes)

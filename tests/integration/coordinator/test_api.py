@@ -18,6 +18,7 @@ from fake_fleet import TARGET, Folder
 from db.engine import create_engine, session_factory
 from db.models import Job, Model, Schedule, WorkloadRow
 from services.coordinator.broker import Node
+from tunesmith.core_workers import CoreReport
 from tunesmith.states import JobState
 
 pytestmark = pytest.mark.parallel
@@ -74,10 +75,12 @@ def test_everything_about_a_finished_job(both: Api) -> None:
     assert ends == pytest.approx([curve["points"][-1]["latency"]] * 4)
     assert get("/v1/targets").json()["items"][0]["json"] == TARGET.to_json()
     assert get("/v1/devices").json()["items"][0]["alive"] is True
-    both.broker.workers = [Node("search@h", "0.1.0", "h", ("search",), (7, 8))]
+    report = CoreReport(name="search@h", version="0.1.0", host="h", queues=("search",), processes=(7, 8))
+    both.broker.workers = [Node(report, 2.0), Node(report.model_copy(update={"name": "train@h"}), 16.0)]
     measuring, core = get("/v1/workers").json()["items"]
     assert (measuring["roles"], measuring["queues"]) == (["measure"], [f"measure.{TARGET.device_class}"])
     assert (core["roles"], core["queues"], core["version"], core["holds"]) == (["core"], ["search"], "0.1.0", 0)
+    assert core["seen_at"] is not None
     assert get("/v1/devices/history", params={"device": measuring["name"]}).json()["items"] == []
     device = get("/v1/devices").json()["items"][0]["name"]
     assert get("/v1/devices/history", params={"device": device}).json()["total"] >= 1

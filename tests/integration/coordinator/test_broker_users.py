@@ -19,12 +19,14 @@ from stack_probe import wait_for
 from worker_process import worker_process
 
 from services.coordinator.broker import CeleryPublisher
-from tunesmith import broker_users
+from tunesmith import broker_users, core_workers
+from tunesmith.core_workers import KEPT_REPORTS, CoreReport, report_key
 from tunesmith.errors import InvalidInput
 from tunesmith.messages import CORE_QUEUES, RECORD, BatchReport, DeviceReport, MeasureBatch, measure_queue
 from tunesmith.signing import ensure_key
 from tunesmith.targets import Target
 from tunesmith.worker_logs import KEPT_LINES, KEPT_LOGS, KEPT_SECONDS, LogLine
+from workers.core_heartbeat import CoreHeartbeat, PoolProcesses
 from workers.log_store import LogStore
 
 pytestmark = pytest.mark.servers
@@ -61,7 +63,8 @@ def refused(client: redis.Redis, *command: Any) -> bool:
     return False
 
 
-FOREIGN = [PREFIX + key for key in (*CORE_QUEUES, OTHERS, "measure", "unacked", "unacked_index", "_kombu.binding.x")]
+KEYS = (*CORE_QUEUES, OTHERS, "measure", "unacked", "unacked_index", "_kombu.binding.x", "core", report_key("x"))
+FOREIGN = [PREFIX + key for key in KEYS]
 ADMIN: list[tuple[Any, ...]] = [
     ("FLUSHALL",),
     ("FLUSHDB",),
@@ -213,6 +216,35 @@ def test_logs_at_the_broker_stay_small(server: redis.Redis) -> None:
         assert store.add(f"more {number}", [line])
     assert publisher.log("first") == []
     assert len(server.keys(f"{PREFIX}log*")) == KEPT_LOGS + 1
+    server.flushall()
+    publisher.close()
+
+
+def test_reports_of_core_workers_at_the_broker_stay_few(server: redis.Redis) -> None:
+    url, processes = url_of(CORE, server), PoolProcesses()
+    publisher = CeleryPublisher(url)
+    processes.note(1, 70_000)
+    processes.note(0, 8)
+
+    def reported(name: str) -> CoreHeartbeat:
+        heartbeat = CoreHeartbeat(url, CoreReport(name=name, host="h", queues=("train",)), processes)
+        heartbeat.beat()
+        return heartbeat
+
+    first = reported("first")
+    (node,) = publisher.nodes(60.0)
+    assert node.report == CoreReport(name="first", host="h", queues=("train",), processes=(8, 70_000))
+    assert publisher.nodes(-1.0) == [], "all of them have an age"
+    later = {**node.report.model_dump(), "version": "9.0.0", "more": {"of": "later"}}
+    server.set(PREFIX + report_key("first"), json.dumps(later))
+    assert [node.report.version for node in publisher.nodes(60.0)] == ["9.0.0"]
+    server.set(PREFIX + report_key("first"), json.dumps({**later, "host": "x" * 301}))
+    assert publisher.nodes(60.0) == []
+    first.beat()
+    for number in range(KEPT_REPORTS):
+        reported(f"more {number:03}")
+    assert [node.name for node in publisher.nodes(60.0)] == [f"more {number:03}" for number in range(KEPT_REPORTS)]
+    assert all(0 < server.ttl(key) <= core_workers.KEPT_SECONDS for key in server.keys(f"{PREFIX}core*"))
     server.flushall()
     publisher.close()
 

@@ -141,16 +141,18 @@ def test_the_core_tasks_in_a_worker(context: Context, worker: subprocess.Popen, 
     send(TrainCostModel(cost_model_id=model.id, attempt=1), TRAIN)
     until(context, worker, lambda s: s.get(CostModelRow, model.id).state is WorkState.DONE)
     assert_children_share_what_they_load(worker)
-    assert_operators_see_it(broker)
+    publisher = CeleryPublisher(broker)
+    assert_operators_see_it(publisher, broker)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(timeout=30) == 0
+    assert publisher.nodes(WITHIN) == [], "it did not say that it goes"
+    publisher.close()
 
 
-def assert_operators_see_it(broker: str) -> None:
+def assert_operators_see_it(publisher: CeleryPublisher, broker: str) -> None:
     """By the user of Redis that a coordinator has: who it is, idle as it is, and what it logged."""
-    publisher = CeleryPublisher(broker)
-    (node,) = wait_for(publisher.nodes, "the worker's answer", WITHIN)
-    assert (set(node.queues), len(node.processes)) == (set(CORE_QUEUES), 1)
+    (node,) = wait_for(lambda: publisher.nodes(WITHIN), "the worker's report", WITHIN)
+    assert (set(node.report.queues), len(node.report.processes)) == (set(CORE_QUEUES), 1)
     name = of_node(node.name)
     assert name is not None
     trained = f"Task {TrainCostModel.task}"
@@ -158,9 +160,8 @@ def assert_operators_see_it(broker: str) -> None:
         lambda: any(trained in line.text for line in publisher.log(name) or []), "the line of the last task", WITHIN
     )
     lines = publisher.log(name)
-    assert {line.process for line in lines} > set(node.processes), "its parent's lines are there, too"
+    assert {line.process for line in lines} > set(node.report.processes), "its parent's lines are there, too"
     assert not any(urlsplit(broker).password in line.text for line in lines)
-    publisher.close()
 
 
 def assert_children_share_what_they_load(worker: subprocess.Popen) -> None:
