@@ -1,6 +1,6 @@
 """A core worker says every few seconds that it is there (:mod:`tunesmith.core_workers`).
 
-Its first process of the pool does, which passes log lines on, too (:mod:`workers.log_shipping`): the parent has
+The first process of the pool does it, which passes log lines on, too (:mod:`workers.log_shipping`). The parent has
 neither a thread nor a connection.
 """
 
@@ -85,7 +85,7 @@ class CoreHeartbeat:
     Args:
         url: the broker's, for a user that serves core queues.
         report: who the worker is.
-        processes: its processes now.
+        processes: those that the worker has now.
         interval: seconds between two reports.
     """
 

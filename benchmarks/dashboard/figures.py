@@ -87,7 +87,8 @@ def _report(name: str, title: str, summary: str, rows: list[dict[str, Any]], fac
 def _database(sizes: Sizes) -> str:
     return (
         f"A real coordinator serves {sizes.records} records of {sizes.jobs} jobs. One job (`long`) has {sizes.trials} "
-        f"trials, one (`wide`) {sizes.tasks} tasks; three small jobs run and wait for a device."
+        f"trials, one (`wide`) {sizes.tasks} tasks; three small jobs run and wait for a device. "
+        "A real core worker, which has nothing to do, reports itself."
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from benchmarks.dashboard import plan
 from benchmarks.dashboard.plan import LONG, WIDE
@@ -20,6 +21,8 @@ from tunesmith.errors import MeasurementFailed
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+CORE = "core"
+"""The role of the worker whose page and log are asked for."""
 ROW, LINK, CHART = ".ts-table tbody td", ".ts-table tbody a", ".nicegui-echart canvas"
 JOB = (LINK, CHART, ".ts-log .font-semibold")
 PAGES: dict[str, tuple[str, ...]] = {
@@ -42,6 +45,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "/jobs/{wide}/families": (ROW,),
     "/devices": (ROW,),
     "/workers": (ROW,),
+    "/workers/{worker}": (ROW,),
     "/keys": (ROW,),
     "/audit": (ROW,),
     "/login": (".ts-login",),
@@ -82,6 +86,7 @@ ROUTES = (
     "/v1/costmodels",
     "/v1/devices",
     "/v1/workers",
+    "/v1/workers/log?worker={worker}",
     "/v1/queues",
     "/v1/keys",
     "/v1/audit",
@@ -136,6 +141,7 @@ def values(ask: Callable[[str], Any]) -> dict[str, str]:
     """What stands in the addresses: ids of the database, by what ``ask`` answers to a path."""
     task = ask(f"/v1/jobs/{LONG}/tasks?sort=-share&limit=1")["items"][0]
     trial = ask(f"/v1/jobs/{LONG}/trials?sort=latency&limit=1")["items"][0]
+    worker = next(each["name"] for each in ask("/v1/workers")["items"] if CORE in each["roles"])
     return {
         "long": LONG,
         "wide": WIDE,
@@ -145,6 +151,7 @@ def values(ask: Callable[[str], Any]) -> dict[str, str]:
         "costmodel": ask("/v1/costmodels?limit=1")["items"][0]["id"],
         "failure": "build_error",
         "find": "softmax",
+        "worker": quote(worker),
     }
 
 

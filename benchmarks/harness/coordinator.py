@@ -75,7 +75,7 @@ class Looks:
 
 @contextmanager
 def serving(url: str, folder: Path, *, dashboard: bool = False, **settings: str) -> Iterator[Server]:
-    """Run a coordinator without broker and workers; its whole tree ends with the block.
+    """Run a coordinator without workers, and without a broker unless one is given; its whole tree ends with the block.
 
     Args:
         url: of the database.

@@ -37,7 +37,7 @@ class Node:
 
     @property
     def name(self) -> str:
-        """Its name at the broker."""
+        """What the worker is called at the broker."""
         return self.report.name
 
 

@@ -14,7 +14,10 @@ from benchmarks.dashboard.plan import LONG, WIDE, Sizes
 from benchmarks.dashboard.rows import count, fill
 from benchmarks.harness.coordinator import Looks
 from db.engine import create_engine
+from services.coordinator.broker import Node
 from tunesmith.cli.main import run_command_line
+from tunesmith.core_workers import CoreReport
+from tunesmith.worker_logs import LogLine
 
 SIZES = Sizes(records=1000, jobs=8, trials=320, tasks=210)
 
@@ -33,6 +36,8 @@ def test_every_route_finds_what_was_written(tmp_path: Path, database_url: str) -
         assert answer.status_code == 200, f"{path}: {answer.text[:300]}"
         return answer.json()
 
+    api.broker.workers = [Node(CoreReport(name="search-7@h"))]
+    api.broker.logs = {"core.search@h": [LogLine(at=1.0, level="info", logger="l", process=7, text="ready")]}
     known = measure.values(ask)
     for route in measure.ROUTES:
         answer = ask(route.format_map(known))
