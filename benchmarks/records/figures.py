@@ -10,24 +10,26 @@ from benchmarks.records.measure import CHUNK, Timed
 NAME = "records"
 
 
-def report(found: Mapping[str, Timed], records: int, among: int, facts: Mapping[str, str]) -> Report:
+def report(found: Mapping[str, Timed], records: int, facts: Mapping[str, str]) -> Report:
     """A line for the rate of each database, and for each question."""
     rows = []
     for name, timed in found.items():
-        rows.append({"what": "records stored in a second", "database": name, "median": round(timed.rate), "99 %": ""})
+        rate = {"records": records, "median": round(timed.rate), "99 %": ""}
+        rows.append({"what": "records stored in a second", "database": name, **rate})
         for question, looks in timed.looks.items():
             last = looks[min(len(looks) - 1, int(0.99 * len(looks)))]
             rows.append(
                 {
                     "what": f"{question}, ms",
                     "database": name,
+                    "records": timed.among,
                     "median": round(looks[len(looks) // 2], 2),
                     "99 %": round(last, 2),
                 }
             )
     summary = (
         f"{records} records are stored as an import stores them: {CHUNK} in a transaction, each looked for by the hash "
-        f"of its content first. To make the hashes is not counted. Then {among} records are asked for as the routes "
-        "ask, in one process."
+        "of its content first. To make the hashes is not counted. Where more are asked for, the rest are copies that "
+        "the server made of them. They are asked for as the routes ask, in one process."
     )
     return Report.of(NAME, "Many records", summary, rows, facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,8 @@ from tunesmith.states import JobState, ModelState
 
 CHUNK = 5000
 """Records of one transaction, as in an import."""
-WORKLOADS, FAMILIES = 200, 10
+WORKLOADS, FAMILIES, SKETCHES = 200, 10, 2
+"""Sketches of each workload."""
 TARGETS = ("a" * 64, "b" * 64)
 SHA = "0" * 64
 JOB = "bench"
@@ -35,11 +37,23 @@ EACH_OF_JOB = 10
 """One record of so many belongs to the job."""
 ENVIRONMENT = {"cpu": "AMD EPYC 9V74", "cores": 2, "threads": 2, "tvm": "0.27.0.post1", "noise_floor": 0.02}
 PAGE, BEST = 200, 10
+
+
+def _workload(number: int) -> str:
+    """A hash as long as TVM's are."""
+    return str(10**19 + number * 40_014_020_003_000_001)
+
+
+def _sketch(workload: int, number: int) -> str:
+    return hashlib.sha256(f"{workload} {number}".encode()).hexdigest()
+
+
 QUESTIONS: dict[str, Callable[[Session], Sequence[Any]]] = {
     f"{BEST} best of a workload": lambda session: dataset.fastest(
-        session, RecordFilter(workload="7", target=TARGETS[0]), after=None, limit=BEST
+        session, RecordFilter(workload=_workload(7), target=TARGETS[0]), after=None, limit=BEST
     ),
     f"page of a job, {PAGE} rows": lambda session: jobs.trials(session, JOB, after=0, limit=PAGE),
+    f"fastest of a job, {PAGE} rows": lambda session: jobs.trials(session, JOB, after=None, limit=PAGE, sort="latency"),
     f"newest records, {PAGE} rows": lambda session: _newest(session),
     "of an operator": lambda session: _newest(session, family="family3"),
     "of a target": lambda session: _newest(session, target="llvm-bench-1"),
@@ -50,9 +64,16 @@ QUESTIONS: dict[str, Callable[[Session], Sequence[Any]]] = {
 
 @dataclass(frozen=True)
 class Timed:
-    """Rows stored in a second, and milliseconds of each question's looks but the first, shortest first."""
+    """What a database took.
+
+    Attributes:
+        rate: rows stored in a second.
+        among: rows that were there when it was asked.
+        looks: milliseconds of each question's looks but the first, shortest first.
+    """
 
     rate: float
+    among: int
     looks: dict[str, tuple[float, ...]]
 
 
@@ -71,17 +92,17 @@ def measure(url: str, records: int, looks: int, among: int = 0) -> Timed:
             record_import.add_records(session, "ri-bench", claims)
         took += time.perf_counter() - began
     rate = records / took
-    if among > records:
-        multiply(url, records, among)
     with sessions.begin() as session:
         mine = sa.update(tables.Record).where(tables.Record.id % EACH_OF_JOB == 0)
         session.execute(mine.values(job_id=JOB).execution_options(synchronize_session=False))
+    if among > records:
+        multiply(url, records, among)
     if url.startswith("postgresql"):  # as its autovacuum does by itself
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(sa.text("VACUUM ANALYZE records"))
     timed = {name: _timed(sessions, question, looks) for name, question in QUESTIONS.items()}
     engine.dispose()
-    return Timed(rate, timed)
+    return Timed(rate, max(records, among), timed)
 
 
 def multiply(url: str, records: int, among: int) -> None:
@@ -137,7 +158,7 @@ def _rest(session: Session) -> None:
     for number in range(WORKLOADS):
         session.add(
             tables.WorkloadRow(
-                hash=str(number),
+                hash=_workload(number),
                 name=f"fused_{number}",
                 family=f"family{number % FAMILIES}",
                 args=[["float32", [1, 8]]],
@@ -146,6 +167,12 @@ def _rest(session: Session) -> None:
                 metaschedule_blob=SHA,
             )
         )
+    session.flush()
+    for number in range(WORKLOADS):
+        for each in range(SKETCHES):
+            session.add(
+                tables.SketchRow(hash=_sketch(number, each), workload_hash=_workload(number), body={"knobs": []})
+            )
     session.add(
         tables.Model(
             id="m", name="m", source="onnx", sha256=SHA, state=ModelState.READY, preparation=PLAIN.key, owner="local"
@@ -164,9 +191,9 @@ def _claims(records: int) -> Iterator[Claim]:
         failure = "timeout" if number % 2000 == 7 else None
         latency = draw.uniform(1e-4, 1e-2)
         row = RecordRow(
-            workload=str(workload),
+            workload=_workload(workload),
             target=TARGETS[draw.randrange(2)],
-            sketch=None,
+            sketch=_sketch(workload, draw.randrange(SKETCHES)),
             decisions=[[draw.randrange(64) for _ in range(4)] for _ in range(5)],
             samples=[] if failure else [latency * 0.99, latency, latency * 1.01],
             latency=None if failure else latency,

@@ -14,6 +14,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from tunesmith.states import JobState, ModelState, RoundState, WorkState
 
 Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
+PlainJson = JSON(none_as_null=True)
+"""For what no query looks into: PostgreSQL keeps the text, which is stored sooner and is smaller than JSONB."""
 
 
 def utcnow() -> dt.datetime:

@@ -9,7 +9,7 @@ from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, text
 from sqlalchemy.engine.default import DefaultExecutionContext
 from sqlalchemy.orm import Mapped, mapped_column
 
-from db.models.base import Base, Created, Leased
+from db.models.base import Base, Created, Leased, PlainJson
 from db.models.jobs import BigId
 from tunesmith.names import DEFAULT_PRECISION
 from tunesmith.states import WorkState
@@ -66,7 +66,7 @@ class Record(Base, Created):
     target_hash: Mapped[str] = mapped_column(ForeignKey("targets.hash"))
     sketch_hash: Mapped[str | None] = mapped_column(ForeignKey("sketches.hash"))  # None: default schedule
     decisions: Mapped[list[Any]]
-    samples: Mapped[list[Any]]
+    samples: Mapped[list[Any]] = mapped_column(PlainJson)
     latency: Mapped[float | None]  # median of the samples
     failure: Mapped[str | None] = mapped_column(String(30))
     message: Mapped[str] = mapped_column(String(2000), default="")
@@ -76,7 +76,7 @@ class Record(Base, Created):
     stopped: Mapped[str | None] = mapped_column(String(20))  # StopReason
     duplicate: Mapped[bool] = mapped_column(default=False)  # the samples are those of a candidate with equal code
     confirmation: Mapped[dict[str, Any] | None]  # messages.Confirmation of a finalist
-    environment: Mapped[dict[str, Any]]
+    environment: Mapped[dict[str, Any]] = mapped_column(PlainJson)
     simulated: Mapped[bool] = mapped_column(default=_simulated)  # by its environment: a simulated device invented it
     cache: Mapped[str] = mapped_column(String(20), default=_cache)  # CacheState, by its environment
     family: Mapped[str] = mapped_column(String(100), default="")  # operator of the workload
@@ -87,25 +87,26 @@ class Record(Base, Created):
     content: Mapped[str | None] = mapped_column(String(64))  # hash of what was measured; filled in before an import
     measured_at: Mapped[dt.datetime | None]  # when, if not when the row was made
     import_id: Mapped[str | None] = mapped_column(String(40))  # the RecordImport that brought it
-    worker_id: Mapped[str | None] = mapped_column(String(32), index=True)  # the enrolled worker that reported it
+    worker_id: Mapped[str | None] = mapped_column(String(32))  # the enrolled worker that reported it
     trace: Mapped[list[Any] | None] = mapped_column(deferred=True)  # MetaSchedule trace JSON of a confirmed winner
     revoked_at: Mapped[dt.datetime | None]  # no longer believed: no champion, and nothing learns from it
     __table_args__ = (
         UniqueConstraint("batch_id", "index"),
         Index("ix_records_best", "workload_hash", "target_hash", "latency"),
-        Index("ix_records_job_id_id", "job_id", "id"),
+        _partial("ix_records_job_id_id", "job_id", "id", where="job_id IS NOT NULL"),
         _partial("ix_records_job_id_latency_id", "job_id", "latency", "id", where="job_id IS NOT NULL"),
         _partial("ix_records_job_id_failure_id", "job_id", "failure", "id", where="failure IS NOT NULL"),
-        Index("ix_records_job_task_id_latency_id", "job_task_id", "latency", "id"),
+        _partial("ix_records_job_task_id_latency_id", "job_task_id", "latency", "id", where="job_task_id IS NOT NULL"),
+        _partial("ix_records_worker_id", "worker_id", where="worker_id IS NOT NULL"),
         Index("ix_records_counted", "workload_hash", "target_hash", "precision", "simulated", "failure"),
         Index("ix_records_target_hash_id", "target_hash", "id"),
         Index("ix_records_workload_hash_id", "workload_hash", "id"),
         Index("ix_records_family_id", "family", "id"),
         Index("ix_records_processor_id", "processor", "id"),
-        Index("ix_records_content_id", "content", "id"),
+        _partial("ix_records_content_id", "content", "id", where="origin <> 'imported'"),
         _partial("uq_records_imported", "content", where=IMPORTED, unique=True),
         _partial("ix_records_import_id_id", "import_id", "id", where=IMPORTED),
-        _partial("ix_records_origin_id", "origin", "id", where=IMPORTED),
+        _partial("ix_records_imported_id", "id", where=IMPORTED),
         _partial("ix_records_failure_id", "failure", "id", where="failure IS NOT NULL"),
         _partial("ix_records_precision_id", "precision", "id", where="precision <> 'float32'"),
         _partial("ix_records_simulated_id", "id", where="simulated", sqlite="simulated = 1"),

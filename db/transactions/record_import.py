@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from db import clock
 from db.models import Record, RecordImport, SketchRow, TargetRow, WorkloadRow
-from db.queries import exchange
+from db.queries import exchange, record_imports
 from db.transactions import events
 from db.transactions.transitions import transition
 from db.transactions.upsert import insert_many, insert_missing
@@ -43,7 +43,8 @@ def enqueue(session: Session, sha256: str, size: int, name: str, owner: str) -> 
 
 def fill_contents(session: Session, limit: int) -> int:
     """Give records the hashes of their contents, up to ``limit`` of those without one; how many there were."""
-    rows = session.scalars(sa.select(Record).where(Record.content.is_(None)).order_by(Record.id).limit(limit)).all()
+    without = sa.select(Record).where(record_imports.MEASURED, Record.content.is_(None))
+    rows = session.scalars(without.order_by(Record.id).limit(limit)).all()
     values = [{"key": row.id, "value": exchange.exported(row).row.content} for row in rows]
     if values:
         records = Record.__table__
@@ -87,7 +88,7 @@ def add_records(session: Session, import_id: str, claims: Sequence[Claim]) -> No
     if session.get_bind().dialect.name == "postgresql":
         session.execute(sa.text("SET LOCAL synchronous_commit = off"))
     now = clock.now(session)
-    insert_many(session, Record, [_values(claim, import_id) | {"created_at": now} for claim in claims])
+    insert_many(session, Record, claims, lambda claim: {**_values(claim, import_id), "created_at": now})
 
 
 def _values(claim: Claim, import_id: str) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Union
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, Union
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from db.models import Base
 
+Item = TypeVar("Item")
 Insert = Union[postgresql.Insert, sqlite.Insert]
 
 
@@ -31,39 +32,41 @@ def insert_missing(session: Session, kind: type[Base], rows: Sequence[dict[str, 
         session.execute(insert_for(session, kind).on_conflict_do_nothing(), list(rows))
 
 
-def insert_many(session: Session, kind: type[Base], rows: Sequence[dict[str, Any]]) -> None:
+def insert_many(
+    session: Session, kind: type[Base], items: Sequence[Item], row_of: Callable[[Item], dict[str, Any]]
+) -> None:
     """:func:`insert_missing` for many rows of the same columns.
 
     PostgreSQL copies them straight into the table, which takes a third of the time, as nearly always none of them is
     there. Where one is, it refuses the copy, and all go in by way of a table of their own.
+
+    Args:
+        row_of: the columns of an item's row. A copied row is made when it is sent: the server stores those before it
+            meanwhile.
     """
-    if not rows:
+    if not items:
         return
     if session.get_bind().dialect.name != "postgresql":
-        insert_missing(session, kind, rows)
+        insert_missing(session, kind, [row_of(item) for item in items])
         return
     from psycopg.errors import UniqueViolation  # only where it is used: SQLite needs no driver
 
     connection = session.connection()
     driver: Any = connection.connection.driver_connection
-    columns, table = _columns(rows), kind.__tablename__
+    names, table = list(row_of(items[0])), kind.__tablename__
+    columns = ", ".join(f'"{name}"' for name in names)  # the table's own: nothing of a request gets into the text
     try:
         with connection.begin_nested():
-            _copy(driver, f"{table} ({columns})", _copied(kind, rows))
+            _copy(driver, f"{table} ({columns})", _copied(kind, names, map(row_of, items)))
     except UniqueViolation:
         incoming = f'"incoming_{table}"'
         session.execute(
             sa.text(f"CREATE TEMP TABLE {incoming} ON COMMIT DROP AS SELECT {columns} FROM {table} WITH NO DATA")
         )
-        _copy(driver, f"{incoming} ({columns})", _copied(kind, rows))
+        _copy(driver, f"{incoming} ({columns})", _copied(kind, names, map(row_of, items)))
         insert = f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {incoming} ON CONFLICT DO NOTHING"
         session.execute(sa.text(insert))
         session.execute(sa.text(f"DROP TABLE {incoming}"))
-
-
-def _columns(rows: Sequence[dict[str, Any]]) -> str:
-    """The table's own columns: nothing of a request gets into the text."""
-    return ", ".join(f'"{name}"' for name in rows[0])
 
 
 def _copy(driver: Any, place: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -72,12 +75,8 @@ def _copy(driver: Any, place: str, rows: Iterable[Sequence[Any]]) -> None:
             copy.write_row(row)
 
 
-def _copied(kind: type[Base], rows: Sequence[dict[str, Any]]) -> Iterator[list[Any]]:
-    """What is copied: JSON as text. A document that many rows share is written once.
-
-    One row at a time: the server stores those before it meanwhile.
-    """
-    names = list(rows[0])
+def _copied(kind: type[Base], names: Sequence[str], rows: Iterable[dict[str, Any]]) -> Iterator[list[Any]]:
+    """What is copied: JSON as text. A document that many rows share is written once."""
     documents = [isinstance(kind.__table__.c[name].type, sa.JSON) for name in names]
     written: dict[int, str] = {}
 

@@ -21,7 +21,7 @@ from db.queries.trial_counts import WorkloadCounts
 from db.transactions import record_import
 from db.transactions.record_import import Claim
 from tunesmith.dataset.rows import About, digest
-from tunesmith.types import CacheState
+from tunesmith.types import CacheState, Origin
 
 pytestmark = pytest.mark.parallel
 START = dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)
@@ -95,7 +95,7 @@ def test_pages_of_records_walk_one_index(sessions: Sessions) -> None:
             first = dataset.newest(session, wanted, before=None, limit=2)
             after = dataset.newest(session, wanted, before=first[-1].record.id, limit=20) if first else []
             assert numbers(first + after) == list(reversed(expected)), wanted
-            plan = explain(session, sa.select(Record.id).where(*dataset.conditions(session, wanted)))
+            plan = explain(session, walked(sa.select(Record.id).where(*dataset.conditions(session, wanted))))
             if plan is not None:
                 assert "TEMP B-TREE" not in plan
                 assert (f"ix_records_{index}" if index else "records") in plan
@@ -107,17 +107,21 @@ def test_pages_of_records_walk_one_index(sessions: Sessions) -> None:
         with pytest.raises(LookupError):
             dataset.fastest(session, best, after=10**6, limit=20)
         chosen = dataset.conditions(session, best, by_latency=True)
-        plan = explain(session, sa.select(Record.id).where(*chosen), Record.latency, Record.id)
+        plan = explain(session, walked(sa.select(Record.id).where(*chosen), Record.latency, Record.id))
         assert plan is None or ("ix_records_best" in plan and "TEMP B-TREE" not in plan)
 
 
-def explain(session: Session, query: sa.Select[Any], *order: Any) -> str | None:
+def walked(query: sa.Select[Any], *order: Any) -> sa.Select[Any]:
+    """A page of them, newest first or in another order."""
+    return query.order_by(*(order or (Record.id.desc(),))).limit(50)
+
+
+def explain(session: Session, query: sa.Select[Any]) -> str | None:
     """SQLite's plan; None on PostgreSQL, which reads small tables without any index."""
     if session.get_bind().dialect.name != "sqlite":
         return None
-    text = query.order_by(*(order or (Record.id.desc(),))).limit(50)
-    compiled = text.compile(session.get_bind(), compile_kwargs={"literal_binds": True})
-    return " ".join(row[-1] for row in session.execute(sa.text(f"EXPLAIN QUERY PLAN {compiled}")))
+    compiled = query.compile(session.get_bind(), compile_kwargs={"literal_binds": True})
+    return " ".join(row[-1] for row in session.connection().exec_driver_sql(f"EXPLAIN QUERY PLAN {compiled}"))
 
 
 def test_imported_records_are_stored_once(sessions: Sessions) -> None:
@@ -142,6 +146,21 @@ def test_imported_records_are_stored_once(sessions: Sessions) -> None:
         found = session.scalars(sa.select(Record).where(Record.import_id == "ri-1").order_by(Record.id)).all()
         assert [exchange.exported(each).row.content for each in found] == [claim.content for claim in claims]
         assert [(each.origin, each.cache, each.message) for each in found] == [("imported", "streamed", "")] * 2
+
+
+def test_imports_look_for_records_by_index(sessions: Sessions) -> None:
+    many = Record.content.in_([f"{number:064d}" for number in range(5000)])
+    missing = sa.select(Record.content).where(record_imports.MEASURED, Record.content.is_(None))
+    questions = (
+        (sa.select(Record.content).where(record_imports.IMPORTED, many), "uq_records_imported"),
+        (sa.select(Record.content).where(record_imports.MEASURED, many), "ix_records_content_id"),
+        (missing.order_by(Record.id).limit(50), "ix_records_content_id"),
+    )
+    with sessions() as session:
+        newest = walked(sa.select(Record.id).where(*dataset.conditions(session, RecordFilter(origin=Origin.IMPORTED))))
+        for query, index in (*questions, (newest, "ix_records_imported_id")):
+            plan = explain(session, query)
+            assert plan is None or (index in plan and "TEMP B-TREE" not in plan)
 
 
 def test_workloads_are_those_with_records(sessions: Sessions) -> None:

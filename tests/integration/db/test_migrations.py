@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError
 import db.migrations
 from db.engine import create_engine, head_revision, migrate, session_factory
 from db.models import Base, CostModelRow, Job, JobTask, Model, ModelTask, Record, Round
+from db.queries import record_imports
 from db.revision import known
 from tunesmith.preparation import Preparation
 from tunesmith.states import JobState, ModelState
@@ -254,4 +255,32 @@ def test_typed_columns_say_what_the_json_of_existing_rows_says(before: str) -> N
         ]
         since = session.scalars(sa.select(Round.champion_since).order_by(Round.number)).all()
         assert since == [dt.datetime.fromisoformat(found), None, None]
+    engine.dispose()
+
+
+def test_records_keep_their_json_and_imported_ones_stay_unique(before: str) -> None:
+    migrate(before, "0035")
+    engine = create_engine(before, foreign_keys=False)
+    insert(engine, "targets", hash="t1", json={}, device_class="llvm-x-2")
+    numbers = {"build_seconds": 0.0, "run_seconds": 0.0, "device_seconds": 0.0, "simulated": False, "duplicate": False}
+    kept = {"samples": [0.25, 1e-07], "environment": {"tvm": "0.27.0", "cpu": "ä", "cores": 2}}
+    record = {
+        "index": 0,
+        "workload_hash": "w1",
+        "target_hash": "t1",
+        "decisions": [[1]],
+        "message": "",
+        **numbers,
+        **kept,
+    }
+    words = {"cache": "warm", "family": "f", "precision": "float32", "processor": "", "build": ""}
+    for origin, content in (("measured", None), ("measured", "c1"), ("imported", "c2")):
+        insert(engine, "records", **record, **words, origin=origin, content=content)
+    migrate(before)
+    with session_factory(engine)() as session:
+        rows = session.scalars(sa.select(Record)).all()
+        assert [{"samples": row.samples, "environment": row.environment} for row in rows] == [kept] * 3
+        assert record_imports.known_contents(session, ["c1", "c2", "c3"]) == {"c1", "c2"}
+    with pytest.raises(IntegrityError):
+        insert(engine, "records", **record, **words, origin="imported", content="c2")
     engine.dispose()
