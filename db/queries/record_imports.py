@@ -18,7 +18,7 @@ IMPORTED = Record.origin == sa.literal_column(f"'{Origin.IMPORTED.value}'")
 MEASURED = Record.origin != sa.literal_column(f"'{Origin.IMPORTED.value}'")
 """Written as the indexes' conditions are: with a parameter in it, neither database would know which index serves."""
 SEPARATOR = ","
-"""Of hashes, which are hexadecimal."""
+"""Stands between hashes, which are hexadecimal."""
 
 
 def page(
