@@ -205,14 +205,14 @@ def apply_forced(mod: Any, target: Any) -> tuple[Any, list[str]]:
     """Schedule functions that can be scheduled in one way only; returns the names of those left without a schedule."""
     import tvm
 
-    functions, missing = {}, []
+    functions, missing = dict(mod.functions.items()), []
     for var, function in mod.functions.items():
         if isinstance(function, tvm.tirx.PrimFunc) and not is_scheduled(function):
             forced = _forced_schedule(function, target)
             if forced is None:
                 missing.append(str(var.name_hint))
-            function = function if forced is None else forced
-        functions[var] = function
+            else:
+                functions[var] = forced
     return tvm.IRModule(functions, attrs=mod.attrs), sorted(missing)
 
 
@@ -222,13 +222,14 @@ def _forced_schedule(function: Any, target: Any) -> Any:
     from tvm.s_tir import meta_schedule as ms
 
     body = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
-    context = ms.TuneContext(
-        body, target=target, space_generator=ms.space_generator.PostOrderApply(), num_threads=1, rand_state=1
-    )
-    spaces = context.generate_design_space()
-    if len(spaces) != 1 or any(str(i.kind.name).startswith("Sample") for i in spaces[0].trace.insts):
+    rules = ms.space_generator.PostOrderApply()
+    context = ms.TuneContext(body, target=target, space_generator=rules, num_threads=1, rand_state=1)
+    try:
+        schedule, *others = context.generate_design_space()
+    except tvm.s_tir.ScheduleError:  # TVM's rules do not fit every program
         return None
-    schedule = spaces[0]
+    if others or any(str(i.kind.name).startswith("Sample") for i in schedule.trace.insts):
+        return None
     schedule.enter_postproc()
     if not all(postproc.apply(schedule) for postproc in context.space_generator.postprocs):
         return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tvm.s_tir import Schedule
+from tvm.s_tir import Schedule, ScheduleError
 
 from costmodels.base import Features
 from tunesmith.errors import InvalidCandidate
@@ -46,18 +46,31 @@ def generate(module: bytes, target: Target, space: str = DEFAULT_SPACE) -> list[
     TVM's ``space`` has none of Tunesmith's sketches, and TVM's are as TVM makes them.
 
     Deterministic. A workload without anything to decide has one sketch without knobs.
+
+    Raises:
+        ScheduleError: TVM's rules do not fit the workload, and there is no sketch of Tunesmith's.
     """
     replayer = Replayer(module, target)
-    made = [(sch, replayer.postprocs) for sch in replayer.context.generate_design_space()]
     if space == TVM_SPACE:
-        return _sketches(made, replayer, None)
-    return _sketches([*made, *_by_our_rules(replayer, target)], replayer, _widest(replayer, target))
+        return _sketches(_by_tvms_rules(replayer), replayer, None)
+    ours = _by_our_rules(replayer, target)
+    try:
+        made = _by_tvms_rules(replayer)
+    except ScheduleError:  # such as a norm whose scale is a tensor: one of its two sums would lose the other
+        if not ours:
+            raise
+        made = []
+    return _sketches([*made, *ours], replayer, _widest(replayer, target))
 
 
 def generate_own(module: bytes, target: Target) -> list[SketchBody]:
     """The sketches of :func:`generate` that Tunesmith's rules make, in a part of the time that all of them take."""
     replayer = Replayer(module, target)
     return _sketches(_by_our_rules(replayer, target), replayer, _widest(replayer, target))
+
+
+def _by_tvms_rules(replayer: Replayer) -> list[tuple[Schedule, tuple[str, ...]]]:
+    return [(sch, replayer.postprocs) for sch in replayer.context.generate_design_space()]
 
 
 def _by_our_rules(replayer: Replayer, target: Target) -> list[tuple[Schedule, tuple[str, ...]]]:
