@@ -43,12 +43,7 @@ def _untuned(job: JobSnapshot) -> float:
     rest = sum(task.weight * task.flops for task in direct if not task.untuned)
     if timed and done:
         return timed + rest * timed / done
-    return timed + (rest / GUESSED_UNTUNED_RATE if on_cpu(job) else 0.0)
-
-
-def on_cpu(job: JobSnapshot) -> bool:
-    """True where the job's target is a CPU."""
-    return job.device_class.startswith("llvm")
+    return timed + (rest / GUESSED_UNTUNED_RATE if job.on_cpu else 0.0)
 
 
 def seconds_left(job: JobSnapshot) -> float | None:

@@ -166,6 +166,11 @@ class JobSnapshot:
     evaluation_problem: Mapping[str, Any] | None = None
     stop_reason: str | None = None
 
+    @property
+    def on_cpu(self) -> bool:
+        """True where the job's target is a CPU."""
+        return self.device_class.startswith("llvm")
+
     @cached_property
     def trials(self) -> int:
         """Candidates measured so far."""
@@ -185,7 +190,7 @@ class JobSnapshot:
     def unanswered(self) -> tuple[TaskSnapshot, ...]:
         """Tasks that would keep their default schedules if the time ended now, and that nobody works on. Of a pair it
         is the direct one."""
-        if self.collecting is not None or self.budget_seconds is None or not self.device_class.startswith("llvm"):
+        if self.collecting is not None or self.budget_seconds is None or not self.on_cpu:
             return ()
         replaced = {task.alternative_of for task in self.alternatives if task.best is not None or task.in_flight}
         return tuple(
