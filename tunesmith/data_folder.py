@@ -10,6 +10,7 @@ from tunesmith.errors import InvalidInput
 from tunesmith.names import CONNECTION_FILE
 
 DATABASE = "tunesmith.db"
+BLOBS = "blobs"
 MAX_PATH_BYTES = 512 - len("/tunesmith.db-journal")
 """Bytes of the folder's path: SQLite opens no file whose path is longer than 512."""
 UMASK = "077"
@@ -23,7 +24,7 @@ _OURS = frozenset(
         f"{DATABASE}-wal",
         f"{DATABASE}-shm",
         f"{DATABASE}-journal",
-        "blobs",
+        BLOBS,
         "logs",
         "secret_key",
         "up.lock",

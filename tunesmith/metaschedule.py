@@ -92,6 +92,11 @@ def encoded(module: str) -> str:
     return base64.b64encode(len(text).to_bytes(8, "little") + text).decode()
 
 
+def decoded(module: str) -> str:
+    """Inverse of :func:`encoded`."""
+    return base64.b64decode(module)[8:].decode()
+
+
 def database_texts(records: Sequence[DatabaseRecord]) -> tuple[str, str]:
     """The contents of ``database_workload.json`` and ``database_tuning_record.json``.
 

@@ -30,10 +30,13 @@ class Known:
     Attributes:
         trace: MetaSchedule's trace; None where nothing was faster than the default schedule.
         seconds: latency of this one, or of the default one; None where nobody says.
+        program: the program that was tuned, as MetaSchedule's workloads hold it. A trace names that one's blocks, and
+            programs with one hash may name theirs in other ways. None where nobody says.
     """
 
     trace: list[Any] | None
     seconds: float | None = None
+    program: str | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tunesmith.data_folder import DATABASE
+from tunesmith.data_folder import BLOBS, DATABASE
 from tunesmith.errors import InvalidInput
 from tunesmith.options import JobOptions
 from tunesmith.targets import Target
@@ -18,6 +18,8 @@ from workers.tvm_backend.build.local_model import LocalModel, default_preparatio
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
+
+    from db.blobs import BlobStore
 
 DATA_DIR = Path(".tunesmith")
 
@@ -59,8 +61,8 @@ def by_knowledge(
     from workers.core.unmeasured_model import records, schedules  # the database's library, which a log does without
 
     local = LocalModel(model, shapes, library.parent, default_preparation(model, target, options))
-    with _dataset(data_dir) as session:
-        found = schedules(local.module, target, session, elsewhere)
+    with _dataset(data_dir) as (session, blobs):
+        found = schedules(local.module, target, session, elsewhere, blobs)
     made = records(found, target)
     missing = local.compile(library, target, made)
     answers = [answer for _, answer in found]
@@ -68,13 +70,14 @@ def by_knowledge(
 
 
 @contextmanager
-def _dataset(data_dir: Path | None) -> Iterator[Session | None]:
-    """A session that reads what earlier jobs left; None where none ran.
+def _dataset(data_dir: Path | None) -> Iterator[tuple[Session | None, BlobStore | None]]:
+    """A session that reads what earlier jobs left, and their files; None where none ran.
 
     Raises:
         SchemaMismatch: another version keeps it.
     """
     from db import revision
+    from db.blobs import BlobStore
     from db.engine import create_engine, session_factory, sqlite_url
 
     path = (data_dir or DATA_DIR).expanduser().absolute() / DATABASE
@@ -85,12 +88,12 @@ def _dataset(data_dir: Path | None) -> Iterator[Session | None]:
                 field="data_dir",
                 value=str(data_dir),
             )
-        yield None
+        yield None, None
         return
     revision.check(sqlite_url(path))
-    engine = create_engine(sqlite_url(path))
+    engine, blobs = create_engine(sqlite_url(path)), path.with_name(BLOBS)
     try:
         with session_factory(engine, read_only=True)() as session:
-            yield session
+            yield session, BlobStore(blobs) if blobs.is_dir() else None
     finally:
         engine.dispose()

@@ -138,7 +138,8 @@ class WorkloadBest(BaseModel):
 
     Where there is none, that of the nearest workload of its family is given: ``source`` is ``rescaled``, ``relative``
     its hash, ``trace`` and ``name`` are its own, and ``latency`` is scaled by the FLOPs. ``record`` and ``job`` are
-    null where another user's job found it.
+    null where another user's job found it. ``program`` is the program whose blocks the trace names, as MetaSchedule's
+    workloads hold it; null where it is a relative's.
     """
 
     workload: str
@@ -147,6 +148,7 @@ class WorkloadBest(BaseModel):
     latency: float
     cache: CacheState
     trace: list[Any]
+    program: str | None = None
     source: Source
     confidence: float
     relative: str | None

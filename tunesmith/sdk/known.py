@@ -64,7 +64,7 @@ class OfServer:
         except NotFound:
             best = None
         if best is not None and best.source is Source.MEASURED:
-            return Known(best.trace, best.latency)
+            return Known(best.trace, best.latency, best.program)
         asked = {"workload": workload} | ({} if self._exact is None else {"target": self._exact})
         measured = client.records(sort="latency", limit=1, **asked).items
         return Known(None, measured[0].latency) if measured else None
@@ -90,7 +90,7 @@ class OfLog:
         self.source, self.preparation = str(path), log.preparation
         self.target = Target(dict(log.records[0].target)) if log.records else None
         self._found = dict.fromkeys(log.kept, Known(None))
-        self._found |= {each.hash: Known(each.trace, _mean(each.run_seconds)) for each in log.records}
+        self._found |= {each.hash: Known(each.trace, _mean(each.run_seconds), each.workload[1]) for each in log.records}
 
     def find(self, workload: str) -> Known | None:
         """See :class:`Knowledge`."""

@@ -113,6 +113,8 @@ class _Lookup:
 
 
 def _record(mod: Any, target: Any, known: Known) -> Any:
+    if known.program is not None:
+        mod = BACKEND.with_names_of(mod, metaschedule.decoded(known.program))
     workload, schedule = meta_schedule.database.Workload(mod), Schedule(mod, error_render_level="none")
     try:
         tvm.s_tir.Trace.apply_json_to_schedule(known.trace, schedule)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sqlalchemy.orm import Session
 
-from db.queries import champions, devices
+from db.blobs import BlobStore
+from db.models import WorkloadRow
+from db.queries import by_key, champions, devices
 from tunesmith.errors import MissingDependency
 from tunesmith.messages import Calibration
 from tunesmith.metaschedule import DatabaseRecord
@@ -30,17 +33,21 @@ def schedules(
     target: Target,
     session: Session | None,
     elsewhere: Callable[[str], Known | None] = lambda workload: None,
+    blobs: BlobStore | None = None,
 ) -> Schedules:
     """A schedule for each task of a prepared model, in the model's order.
+
+    A task whose schedule is known has the program that was tuned: its blocks may have other names than the model's.
 
     Args:
         module: JSON of the prepared module.
         session: reads the dataset of earlier jobs; None: there is none.
         elsewhere: asked first for what is known of a workload, by its hash.
+        blobs: the files of the dataset.
     """
     tasks = extract_tasks(module)
     told = {task.workload.hash: elsewhere(task.workload.hash) for task in tasks}
-    known = _champions(session, tasks, target) | {
+    known = _champions(session, blobs, tasks, target) | {
         key: each for key, each in told.items() if each is not None and each.trace is not None
     }
     settled = known.keys() | {task.alternative_of for task in tasks if task.workload.hash in known}
@@ -59,7 +66,8 @@ def schedules(
             return Answer(name, key, Source.DEFAULT)
         return unmeasured.choose((name, key), task.module, target, own, relatives, calibration, forms)
 
-    return list(zip(tasks, together(answered, list(zip(tasks, bodies, near, strict=True))), strict=True))
+    answers = together(answered, list(zip(tasks, bodies, near, strict=True)))
+    return [(_as_tuned(task, known.get(task.workload.hash)), each) for task, each in zip(tasks, answers, strict=True)]
 
 
 def records(found: Schedules, target: Target) -> list[DatabaseRecord]:
@@ -73,7 +81,16 @@ def records(found: Schedules, target: Target) -> list[DatabaseRecord]:
     return made
 
 
-def _champions(session: Session | None, tasks: Sequence[Extracted], target: Target) -> dict[str, Known]:
+def _as_tuned(task: Extracted, known: Known | None) -> Extracted:
+    """The task with the program whose blocks a known trace names."""
+    if known is None or known.program is None:
+        return task
+    return replace(task, metaschedule=json.dumps([task.workload.hash, known.program]).encode())
+
+
+def _champions(
+    session: Session | None, blobs: BlobStore | None, tasks: Sequence[Extracted], target: Target
+) -> dict[str, Known]:
     if session is None:
         return {}
     streams = target.kind == "llvm"
@@ -81,7 +98,18 @@ def _champions(session: Session | None, tasks: Sequence[Extracted], target: Targ
         task.workload.hash: CacheState.STREAMED if streams and task.weights else CacheState.WARM for task in tasks
     }
     found = champions.of_workloads(session, caches, target.hash)
-    return {workload: Known(each.trace, each.latency) for workload, each in found.items()}
+    return {
+        workload: Known(each.trace, each.latency, _program(session, blobs, workload))
+        for workload, each in found.items()
+    }
+
+
+def _program(session: Session, blobs: BlobStore | None, workload: str) -> str | None:
+    """The program that was tuned; None where its file is not here."""
+    blob = by_key.existing(session, WorkloadRow, workload).metaschedule_blob
+    if blobs is None or not blobs.exists(blob):
+        return None
+    return str(json.loads(blobs.get_bytes(blob))[1])
 
 
 def _bodies(task: Extracted, target: Target, settled: set[str | None]) -> list[SketchBody]:

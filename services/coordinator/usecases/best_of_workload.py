@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from db.models import TargetRow
+from db.blobs import BlobStore
+from db.models import TargetRow, WorkloadRow
 from db.queries import champions, devices
 from db.queries.champions import MeasuredChampion
 from db.queries.jobs import owner_of
@@ -25,12 +27,19 @@ def best(context: Context, caller: Caller, workload: str, target: str | None) ->
         fits = _meant(session, target, context.settings.device_timeout)
         found = next((each for each in champions.measured(session, workload) if fits(each.target)), None)
         if found is not None:
-            return _body(session, caller, found, Source.MEASURED, workload, 1.0)
+            body = _body(session, caller, found, Source.MEASURED, workload)
+            return body.model_copy(update={"program": _program(context.blobs, found.workload)})
         for relative, ratio in champions.relatives(session, workload):
             if fits(relative.target):
                 return _body(session, caller, relative, Source.RESCALED, workload, ratio)
     where = f" on {target}" if target else ""
     raise NotFound(f"no schedule of workload {workload} or of a relative is known{where}", field="hash", value=workload)
+
+
+def _program(blobs: BlobStore, workload: WorkloadRow) -> str | None:
+    """The program whose blocks the workload's traces name."""
+    blob = workload.metaschedule_blob
+    return str(json.loads(blobs.get_bytes(blob))[1]) if blobs.exists(blob) else None
 
 
 def _meant(session: Session, name: str | None, timeout: float) -> Callable[[TargetRow], bool]:
@@ -51,7 +60,7 @@ def _meant(session: Session, name: str | None, timeout: float) -> Callable[[Targ
 
 
 def _body(
-    session: Session, caller: Caller, found: MeasuredChampion, source: Source, workload: str, ratio: float
+    session: Session, caller: Caller, found: MeasuredChampion, source: Source, workload: str, ratio: float = 1.0
 ) -> WorkloadBest:
     """``ratio``: FLOPs of the workload over those of the one that was measured."""
     schedule, about = found.schedule, found.workload

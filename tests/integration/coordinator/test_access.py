@@ -204,6 +204,7 @@ def test_what_users_share_names_no_owner(api: Api, owner: dict[str, Headers], st
     }
     assert seen["owner"]["job"].startswith("ann-job-")
     assert seen["owner"]["record"] > 0
+    assert seen["stranger"]["program"] == seen["owner"]["program"] == "bW9kdWxl"
     assert (seen["stranger"]["job"], seen["stranger"]["record"]) == (None, None)
     assert seen["stranger"]["latency"] == seen["owner"]["latency"]
     assert finder.owner not in str(seen["stranger"])

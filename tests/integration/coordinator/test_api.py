@@ -264,6 +264,7 @@ def test_where_a_workload_has_no_schedule_its_nearest_relatives_is_told(both: Ap
     assert found["latency"] == pytest.approx(2 * relative["latency"])
     assert 0 < found["confidence"] < 1
     assert found["trace"] == relative["trace"]
+    assert found["program"] is None
 
 
 def sse(text: str) -> list[dict[str, str]]:

@@ -17,11 +17,13 @@ import tunesmith
 from tunesmith import metaschedule
 from tunesmith.errors import InvalidInput, ModelRejected, NotFound
 from tunesmith.preparation import for_target
+from tunesmith.sdk.known import OfLog
 from tunesmith.targets import Target
 from tunesmith.tvm import Database
 from workers.core.unmeasured_model import records, schedules
 from workers.tvm_backend import tir
 from workers.tvm_backend.frontends import import_model
+from workers.tvm_backend.frontends.tvm_json import programs
 from workers.tvm_backend.passes import pipeline
 
 import tvm  # isort: skip
@@ -36,12 +38,17 @@ SHAPE = (1, 16, 8, 8)
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A network of five kinds of functions, and the exported folder of a job that found a schedule for each."""
+    """A network of five kinds of functions, and the exported folder of a job that found a schedule for each.
+
+    TVM's importer writes the bounds in its own way, so that the variables after them have other names, after which a
+    block of the mean is called.
+    """
     folder = tmp_path_factory.mktemp("tuned")
     net = Net(*SHAPE)
-    y = net.op("Relu", net.conv("x", 16, 1))
+    y = net.clip(net.conv("x", 16, 1), 0, 6)
     y = net.op("MaxPool", net.op("Relu", net.op("Sum", net.conv(y, 16, 1), y)), kernel_shape=[2, 2], strides=[2, 2])
-    path = net.save(folder / "net.onnx", net.op("Gemm", net.op("Flatten", y), net.random(256, 8), net.random(8)))
+    y = net.op("Flatten", net.op("GlobalAveragePool", y))
+    path = net.save(folder / "net.onnx", net.op("Gemm", y, net.random(16, 8), net.random(8)))
     made = pipeline.prepare(import_model.import_model(path, "onnx"), for_target("llvm", operator=False))
     texts = metaschedule.folder_texts(
         model="net",
@@ -116,3 +123,13 @@ def test_refusals_are_typed_where_they_come_from_a_pass() -> None:
         tunesmith.tvm.prepare()(builder.get())
     with pytest.raises(InvalidInput, match="give a model, or a path"):
         tunesmith.tvm.load("gemm:8x8x8:float32")
+
+
+def test_known_schedules_come_with_the_program_whose_blocks_they_name(tuned: tuple[Path, Path], tmp_path: Path) -> None:
+    path, folder = tuned
+    module = programs.with_inputs(programs.as_module(from_onnx(onnx.load(path))), {})
+    made = pipeline.prepare(module, for_target("llvm", operator=False))
+    found = records(schedules(made.module, TARGET, None, OfLog(folder).find), TARGET)
+    metaschedule.write_database(tmp_path, found)
+    database = tvm.s_tir.meta_schedule.database.JSONDatabase(work_dir=str(tmp_path))  # replays all of them
+    assert len(database) == len(found) == 5

@@ -12,6 +12,7 @@ from tunesmith.answers.fleet import WorkloadBest
 from tunesmith.answers.records import RecordBody
 from tunesmith.client import Client
 from tunesmith.errors import NotFound
+from tunesmith.metaschedule import decoded, encoded
 from tunesmith.schedule_log import SCHEMA
 from tunesmith.sdk.known import OfLog, OfServer
 from tunesmith.unmeasured import Known
@@ -28,7 +29,7 @@ def test_a_server_is_asked_once_and_a_relatives_schedule_is_not_taken_for_ones_o
         source = {"tuned": "measured", "near": "rescaled"}.get(workload)
         if best and source:
             assert len(request.url.params["target"]) == 64
-            body = {"workload": workload, "source": source, "latency": 2e-3, "trace": [[], []]}
+            body = {"workload": workload, "source": source, "latency": 2e-3, "trace": [[], []], "program": "p"}
             return httpx2.Response(200, json=whole(WorkloadBest, body))
         if request.url.path == "/v1/records":
             assert len(request.url.params["target"]) == 64
@@ -37,7 +38,7 @@ def test_a_server_is_asked_once_and_a_relatives_schedule_is_not_taken_for_ones_o
         return httpx2.Response(404, json=NotFound("no schedule").problem())
 
     known = OfServer("server", lambda: Client("http://server", transport=httpx2.MockTransport(handler)), TARGET)
-    assert known.find("tuned") == Known([[], []], 2e-3)
+    assert known.find("tuned") == Known([[], []], 2e-3, "p")
     assert known.find("plain") == Known(None, 4e-3)
     assert [known.find(each) for each in ("near", "other", "near")] == [None] * 3
     assert len(asked) == 7
@@ -55,6 +56,8 @@ def test_a_saved_result_says_which_workloads_keep_their_default_schedules(tmp_pa
     (tmp_path / "best.jsonl").write_text(f"{json.dumps(entry)}\n{json.dumps(plain)}\n")
     known = OfLog(tmp_path)
     known.keep(["1", "3"])
-    assert [known.find(each) for each in "1234"] == [Known([[], []], 2e-3), Known(None), Known(None), None]
+    tuned = Known([[], []], 2e-3, encoded("{}"))
+    assert decoded(encoded("{}")) == "{}"
+    assert [known.find(each) for each in "1234"] == [tuned, Known(None), Known(None), None]
     assert known.target is not None
     assert known.target.to_json() == TARGET

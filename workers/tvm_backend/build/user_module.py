@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax import transform
 from tvm.s_tir import meta_schedule as ms
@@ -81,6 +82,21 @@ def workload_hashes(module: bytes) -> set[str]:
     """The hashes of all functions of a prepared module."""
     functions = tir.load_module(module).functions.values()
     return {workload_hash(each) for each in functions if isinstance(each, tvm.tirx.PrimFunc)}
+
+
+def with_names_of(mod: tvm.IRModule, program: str) -> tvm.IRModule:
+    """A module with one function, whose blocks are called as in another of the same hash.
+
+    Operators of TVM name blocks after variables of the model. A trace is of the names of the one that was tuned.
+
+    Args:
+        program: JSON of the other module.
+    """
+    function, other = mod["main"], tir.load_module(program.encode())["main"]
+    named = tvm.tirx.PrimFunc(other.params, other.body, other.ret_type)
+    for key, value in (function.attrs or {}).items():
+        named = named.with_attr(key, value)
+    return tvm.IRModule({"main": named}) if tvm_ffi.structural_equal(named, function) else mod
 
 
 def is_view(function: tvm.tirx.PrimFunc) -> bool:

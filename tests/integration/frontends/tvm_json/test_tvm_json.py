@@ -21,6 +21,7 @@ from workers.tvm_backend.design_space.rules import contraction
 from workers.tvm_backend.frontends import import_model
 from workers.tvm_backend.frontends.tvm_json import nodes
 from workers.tvm_backend.passes import extract_tasks, pipeline
+from workers.tvm_backend.passes.layout.expressions import operator
 
 pytestmark = pytest.mark.parallel
 WEIGHTS = np.random.default_rng(0).standard_normal((16, 32)).astype("float32")
@@ -185,3 +186,21 @@ def test_what_is_checked_is_what_tvm_reads(tmp_path: Path) -> None:
     doubled = text.replace('{"type":"ir.SourceMap"', '{"type":"ffi.Module","type":"ir.SourceMap"', 1)
     assert doubled != text
     assert str(read(tmp_path, doubled)) == str(read(tmp_path, text))
+
+
+def test_bounds_that_tvms_importer_of_onnx_writes_as_functions_are_operators(tmp_path: Path) -> None:
+    x, low = relax.Var("x", relax.TensorType((4, 16), "float32")), relax.const(-1.0, "float32")
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            made = builder.emit_te(topi.minimum, builder.emit_te(topi.maximum, x, float("-inf")), 0.5)
+            mine = builder.emit_te(lambda a: te.compute(a.shape, lambda *i: te.max(a(*i), -0.5), "mine"), made)
+            rows = builder.emit_te(topi.maximum, mine, relax.const(WEIGHTS[:, 0]))
+            out = builder.emit_output(builder.emit_te(topi.maximum, rows, low))
+        builder.emit_func_output(out)
+    mod = read(tmp_path, builder.get())
+    steps = [operator(binding.value) for block in mod["main"].body.blocks for binding in block.bindings]
+    assert [step for step in steps if step] == ["relax.minimum", "relax.call_tir", "relax.call_tir", "relax.maximum"]
+    assert len(mod.functions) == 3
+    (found,) = all_by_tvm(mod, X)
+    assert np.array_equal(found, np.maximum(np.clip(X, -0.5, 0.5), np.maximum(WEIGHTS[:, 0], -1)))

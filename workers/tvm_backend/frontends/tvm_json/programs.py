@@ -15,7 +15,7 @@ from tvm.tirx import BufferStore, For, PrimFunc
 
 from tunesmith.errors import DynamicShape, InvalidInput, ModelRejected
 from workers.tvm_backend.frontends.onnx.reader import check_shape
-from workers.tvm_backend.frontends.tvm_json import sums
+from workers.tvm_backend.frontends.tvm_json import bounds, sums
 
 MAIN = "main"
 KEPT = ("tirx.noalias", "s_tir")
@@ -56,7 +56,7 @@ def as_module(found: tvm.IRModule | PrimFunc) -> tvm.IRModule:
         "global_symbol", MAIN
     )
     relax.analysis.well_formed(mod)  # raises what is wrong with it
-    return sums.as_additions(mod)
+    return bounds.as_operators(sums.as_additions(mod))
 
 
 def with_inputs(mod: tvm.IRModule, shapes: Mapping[str, tuple[int, ...]]) -> tvm.IRModule:
