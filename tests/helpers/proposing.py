@@ -15,7 +15,7 @@ def check_proposals(client: Client, operator: str, wait: float, **options: Any) 
         wait: seconds for the job, and for its proposals.
         options: options of the job.
     """
-    job = client.submit(operator=operator, target="cpu", trials=12, proposal_share=0.5, **options)
+    job = client.submit(operator=operator, target="cpu", trials=24, proposal_share=0.5, **options)
     next(event for event in client.follow(job.id) if event.kind == "job_running")
     client.pause(job.id)
     (task,) = client.tasks(job.id)
@@ -30,7 +30,8 @@ def check_proposals(client: Client, operator: str, wait: float, **options: Any) 
     done = client.wait(job.id, timeout=wait)
     assert done.state is JobState.SUCCEEDED, done.error
     found = client.wait_proposals(job.id, task.id, [each.id for each in found], timeout=wait)
-    assert all(each.latency for each in found), [each.failure for each in found]
+    failed = [(trial["failure"], trial["message"]) for trial in client.trials(job.id) if trial["failure"]]
+    assert all(each.latency for each in found), [(each.state.value, each.failure) for each in found] + failed
     curves = {each.source: each for each in client.task_curve(job.id, task.id).sources}
-    assert (curves["script"].trials, curves["search"].trials) == (3, 9)
+    assert (curves["script"].trials, curves["search"].trials) == (3, 21)
     assert curves["script"].best == min(each.latency or 0.0 for each in found)

@@ -42,8 +42,9 @@ CHIP_FLOPS = 1e15
 """The same for a device of another kind, matrix units left out (``SPEED`` adds them)."""
 CHIP_BANDWIDTH = 5e13
 """Bytes/s that no device reads from its memory."""
-HISTORY = 8.0
-"""A later calibration finds at most so many times the speed of the first one, which may have been disturbed."""
+HISTORY = 64.0
+"""A later calibration finds at most so many times the speed of the first one, which may have been disturbed. A machine
+that stands still makes each sample a hundred times as long; how fast a device can be has limits of its own."""
 DRIFTS = (0.1, 100.0)
 """Between which a device may have become faster or slower since its first calibration."""
 MOST_NOISE = 10.0

@@ -9,7 +9,7 @@ import os
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -42,6 +42,11 @@ CHECK = MeasureLimits(repeats=MeasureLimits().min_repeats, variation=0.0, run_ti
 """What most candidates get, no more: the noise floor is to say how much *their* medians differ."""
 SHORT_SAMPLES = CHECK.model_copy(update={"repeats": 30, "min_repeat_seconds": 0.001, "max_measure_seconds": 0.2})
 """Short samples, many of them: the fastest shows what the device can do."""
+MOST_PASSES = 4
+"""How often a peak or the bandwidth is taken at most: twice, then until the two best agree. One taken while the
+machine stood still would refuse every good kernel as faster than the device can be."""
+AGREEMENT = 1.25
+"""Two rates agree when one is at most so many times the other."""
 
 
 @dataclass
@@ -53,6 +58,7 @@ class _State:
         drifts: drifts that this process's checks found since the reference was taken.
         checked: when the device was looked at last, by the calibrator's clock.
         quarantined: since when.
+        doubted: peaks and bandwidth are to be taken again.
     """
 
     target: Target
@@ -63,6 +69,7 @@ class _State:
     drifts: list[float] = field(default_factory=list)
     checked: float | None = None
     quarantined: float | None = None
+    doubted: bool = False
 
 
 class Calibrator:
@@ -156,6 +163,11 @@ class Calibrator:
         for state in self._states.values():
             state.checked = None
 
+    def doubt_limits(self) -> None:
+        """Have the next :meth:`refresh` take peak and bandwidth again: something was faster, or was said to be."""
+        for state in self._states.values():
+            state.checked, state.doubted = None, True
+
     def calibration(self, target: Mapping[str, Any]) -> Calibration | None:
         """What is known of the device for a target."""
         return self._known_of(Target(dict(target)))[1]
@@ -194,7 +206,7 @@ class Calibrator:
     def _look(self, state: _State) -> None:
         """Calibrate or check, and publish what was found."""
         try:
-            if state.stored is None:
+            if state.stored is None or state.doubted:
                 self._calibrate(state)
             else:
                 self._check(state, state.stored)
@@ -207,29 +219,20 @@ class Calibrator:
             state.checked = self._clock()
 
     def _calibrate(self, state: _State) -> None:
-        threads, rates, medians = state.target.num_cores, list[float](), list[float]()
+        """Take everything; where only its limits are in doubt, those alone are replaced."""
         narrow = self._builders.call("narrow_peaks", state.target.to_json(), timeout=BUILD_SECONDS)
+        threads, old = state.target.num_cores, state.stored
         kernels: list[calibration_kernels.Kernel] = [
             *calibration_kernels.peaks(threads),
             calibration_kernels.uncached_read(threads),
             *narrow.values(),
         ]
-        built = [self._build(state, kernel, f"limit{index}") for index, kernel in enumerate(kernels)]
-        own = self._kernel(state)
-        with self._held(state):
-            for kernel, library in zip(kernels, built, strict=True):
-                # Between the others, the medians are as far apart as they can be here.
-                medians += [statistics.median(self._time(own, CHECK)) for _ in range(FIRST_MEDIANS)]
-                rates.append(kernel.work / min(self._time(library, SHORT_SAMPLES)))
-        for library in built:
-            if library.path is not None:
-                library.path.unlink(missing_ok=True)
-        of_narrow = dict(zip(narrow, rates[len(rates) - len(narrow) :], strict=True))
+        rates, medians = self._rates(state, kernels)
         *peaks, bandwidth = rates[: len(rates) - len(narrow)]
-        old = state.stored
+        of_narrow = dict(zip(narrow, rates[len(rates) - len(narrow) :], strict=True))
         before = old.narrow_flops if old else {}
         # What a device could once do it can do.
-        state.stored = Stored(
+        fresh = Stored(
             about=state.about,
             peak_flops=max(*peaks, old.peak_flops if old else 0.0),
             narrow_flops={name: max(rate, before.get(name, 0.0)) for name, rate in of_narrow.items()},
@@ -238,8 +241,35 @@ class Calibrator:
             medians=medians[FIRST_MEDIANS - 1 :: FIRST_MEDIANS],
             looks=0,
         )
-        state.drifts, state.quarantined = [], None
-        self._publish(state, state.stored, state.stored.reference_seconds)
+        if old is not None and state.doubted:
+            own = {"reference_seconds": old.reference_seconds, "medians": old.medians, "looks": old.looks}
+            fresh = fresh.model_copy(update=own)
+        else:
+            state.drifts, state.quarantined = [], None
+        state.stored, state.doubted = fresh, False
+        self._publish(state, fresh, fresh.reference_seconds)
+
+    def _rates(self, state: _State, kernels: Sequence[calibration_kernels.Kernel]) -> tuple[list[float], list[float]]:
+        """Best rates of kernels in FLOP/s or bytes/s, and medians of the calibration kernel in seconds."""
+        built = [self._build(state, kernel, f"limit{index}") for index, kernel in enumerate(kernels)]
+        own, medians, rates = self._kernel(state), list[float](), list[list[float]]()
+        with self._held(state):
+            for kernel, library in zip(kernels, built, strict=True):
+                # Between the others, the medians are as far apart as they can be here.
+                medians += [statistics.median(self._time(own, CHECK)) for _ in range(FIRST_MEDIANS)]
+                rates.append([self._rate(kernel, library)])
+            for _ in range(MOST_PASSES - 1):
+                for kernel, library, found in zip(kernels, built, rates, strict=True):
+                    if not _agree(found):
+                        found.append(self._rate(kernel, library))
+        for library in built:
+            if library.path is not None:
+                library.path.unlink(missing_ok=True)
+        return [max(found) for found in rates], medians
+
+    def _rate(self, kernel: calibration_kernels.Kernel, library: Built) -> float:
+        """FLOP/s or bytes/s of a kernel's fastest sample."""
+        return kernel.work / min(self._time(library, SHORT_SAMPLES))
 
     def _check(self, state: _State, stored: Stored) -> None:
         own = self._kernel(state)
@@ -317,6 +347,12 @@ class Calibrator:
         built: Built = self._builders.call("build_kernel", kernel, state.target.to_json(), fresh, timeout=BUILD_SECONDS)
         fresh.replace(final)
         return replace(built, path=final)
+
+
+def _agree(rates: Sequence[float]) -> bool:
+    """True when the two best rates are about equal, so that nothing disturbed both."""
+    best, *others = sorted(rates, reverse=True)
+    return bool(others) and best <= AGREEMENT * others[0]
 
 
 class _UnusableError(Exception):

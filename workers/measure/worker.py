@@ -264,8 +264,11 @@ class MeasureWorker:
 
     def _judge(self, results: Sequence[WireResult]) -> None:
         """What a batch says about the device. Of candidates that crash or hang it says nothing: where none ran, the
-        calibration kernel, which is known to be good, is asked before the next batch."""
+        calibration kernel, which is known to be good, is asked before the next batch. Of a time that cannot be it
+        is not known whether the device told it wrong, or its peak was taken while something disturbed it."""
         ran = [result for result in results if not result.duplicate]
+        if any(result.failure is FailureKind.IMPLAUSIBLE for result in ran):
+            self._calibrator.doubt_limits()
         if any(result.failure is FailureKind.DEVICE_LOST for result in ran):
             self._failed("it was lost while candidates ran")
         elif any(result.samples for result in ran):

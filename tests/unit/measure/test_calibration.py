@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
+from scripted_device import RULES, TARGET, Builders, Device, calibrator
 
 from tunesmith.errors import DeviceLost
 from tunesmith.measuring.plausibility import MOST_NOISE, impossible_calibration
 from tunesmith.messages import MeasureLimits
-from tunesmith.types import DeviceHealth, FailureKind, Isolation
+from tunesmith.types import DeviceHealth, FailureKind
 from workers.measure.calibration import CHECK, Calibrator
 from workers.measure.drift import (
     EARLY_LOOKS,
@@ -25,86 +23,9 @@ from workers.measure.drift import (
     pause,
     stated_noise,
 )
-from workers.protocol import Built, Confirmed, ConfirmRequest, ModelOutcome, ModelRequest, RunOutcome, RunRequest
-from workers.sandbox.pool import ChildTimeout, Pool
 from workers.tvm_backend.build import calibration_kernels
 
-TARGET = {"kind": "llvm", "mcpu": "x86-64", "num-cores": 2}
-RULES = Rules(interval=30.0, retry=0.0, drifting=0.1, quarantine=1.5, checks=3, patience=120.0)
 OK, DRIFTING, QUARANTINED = DeviceHealth.OK, DeviceHealth.DRIFTING, DeviceHealth.QUARANTINED
-
-
-@dataclass
-class Builders:
-    """Makes empty libraries; ``broken`` ones come from a compiler that hangs."""
-
-    built: list[calibration_kernels.Kernel] = field(default_factory=list)
-    broken: bool = False
-    narrow: bool = False
-
-    def call(self, method: str, *args: Any, timeout: float) -> Built | dict[str, calibration_kernels.PairPeak]:
-        if self.broken:
-            raise ChildTimeout("no answer")
-        if method == "narrow_peaks":
-            return {"bf16": calibration_kernels.PairPeak(2)} if self.narrow else {}
-        assert method == "build_kernel"
-        kernel, _, out = args
-        self.built.append(kernel)
-        out.write_bytes(b"library")
-        return Built(path=out, function=calibration_kernels.FUNCTION, args=kernel.args, flops=kernel.work)
-
-
-@dataclass
-class Device:
-    """Runs at 1 GFLOP/s and 1 GB/s, ``slowness`` times slower; each look takes a second of its clock."""
-
-    slowness: list[float] = field(default_factory=lambda: [1.0])
-    failure: FailureKind | None = None
-    lost: bool = False
-    now: float = 0.0
-    runs: list[float] = field(default_factory=list)
-    held: bool = False
-    threads: int = 2
-    isolation: Isolation = Isolation.EXCLUSIVE
-    binding: str = ""
-
-    def clock(self) -> float:
-        return self.now
-
-    def open(self, target: Mapping[str, Any]) -> None:
-        if self.lost:
-            raise DeviceLost("nobody answers")
-        assert dict(target) == TARGET
-        self.held = True
-        self.now += 1.0
-
-    def release(self) -> None:
-        self.held = False
-
-    def race(self, requests: Sequence[RunRequest], incumbent: float | None) -> list[RunOutcome]:
-        assert self.held
-        assert all(request.default and request.path.read_bytes() == b"library" for request in requests)
-        self.runs += [request.flops for request in requests]
-        if self.failure is not None:
-            return [RunOutcome((), self.failure, "planted") for _ in requests]
-        factor = self.slowness.pop(0) if len(self.slowness) > 1 else self.slowness[0]
-        return [RunOutcome((request.flops * factor / 1e9,) * 3) for request in requests]
-
-    def confirm(self, request: ConfirmRequest) -> list[Confirmed]:
-        raise AssertionError("not asked for")
-
-    def compare(self, request: ModelRequest) -> ModelOutcome:
-        raise AssertionError("not asked for")
-
-    def close(self) -> None:
-        """Nothing to end."""
-
-
-def calibrator(
-    device: Device, folder: Path, builders: Builders | None = None, name: str = "test", enabled: bool = True
-) -> Calibrator:
-    pool = cast(Pool, builders or Builders())
-    return Calibrator(pool, device, folder, device.clock, device=name, rules=RULES, enabled=enabled)
 
 
 def looked(made: Calibrator, device: Device, *slowness: float) -> list[DeviceHealth]:
@@ -382,3 +303,33 @@ def test_health_follows_the_newest_checks() -> None:
     assert not lastingly_faster([0.5, 0.5, 0.95], 0.01, RULES)
     assert not lastingly_faster([0.8, 0.8, 0.8], 20.0, RULES)
     assert lastingly_faster([0.3, 0.1, 0.6], 20.0, RULES)
+
+
+def test_a_peak_that_was_taken_while_the_machine_stood_still_is_taken_again(tmp_path: Path) -> None:
+    device = Device([1.0, 1.0, 1.0, 500.0, 1.0, 1.0, 1.0, 500.0, 1.0])
+    made = calibrator(device, tmp_path)
+    made.refresh(TARGET)
+    found = made.calibration(TARGET)
+    assert found is not None
+    assert found.peak_flops == pytest.approx(1e9)
+
+
+def test_limits_in_doubt_are_taken_again_and_the_reference_stays(tmp_path: Path) -> None:
+    device, builders = Device([500.0]), Builders(narrow=True)
+    made = calibrator(device, tmp_path, builders)
+    made.refresh(TARGET)
+    before = made.calibration(TARGET)
+    assert before is not None
+    assert before.peak_flops == pytest.approx(1e9 / 500)
+    made.doubt_limits()
+    device.slowness = [1.0]
+    made.refresh(TARGET)
+    after = made.calibration(TARGET)
+    assert after is not None
+    assert (after.peak_flops, after.bandwidth) == (pytest.approx(1e9), pytest.approx(1e9))
+    assert after.narrow_flops == {"bf16": pytest.approx(1e9)}
+    assert after.reference_seconds == before.reference_seconds
+    device.runs = []
+    device.now += 31
+    made.refresh(TARGET)
+    assert device.runs == [calibration_kernels.Reference().work], "the doubt is gone"
