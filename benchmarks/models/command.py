@@ -13,6 +13,7 @@ import typer
 
 from benchmarks.harness.progress import progress_of
 from benchmarks.harness.report import Report, Row, setup, table, write
+from benchmarks.models import narrow
 
 if TYPE_CHECKING:
     from benchmarks.harness.comparison import Entry
@@ -46,6 +47,7 @@ def run(
         ),
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads per run (default: all cores).")] = None,
+    races: Annotated[int, typer.Option(min=1, help="How often the libraries are timed, once they are made.")] = 1,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the random weights and the searches.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder for the CSV file, the table and the plot.")] = Path("bench-out"),
     docs: Annotated[Path | None, typer.Option(help="Markdown page whose section to replace.")] = None,
@@ -65,8 +67,14 @@ def run(
         QUICK_SLICE if quick else SLICE,
         QUICK_PASSES if quick else PASSES,
         seed,
+        races,
     )
-    details = {"threads": str(cores), "wall time of each tuner": f"{plan.seconds:g} s", "seed": str(seed)}
+    details = {
+        "threads": str(cores),
+        "wall time of each tuner": f"{plan.seconds:g} s",
+        "seed": str(seed),
+        "races": str(races),
+    }
     peak, outcomes, paths = measure(cores).peak, [], []
     for each in model or (QUICK_MODELS if quick else MODELS):
         with tempfile.TemporaryDirectory(prefix="tunesmith-models-") as folder:
@@ -112,6 +120,7 @@ def _row(outcome: ModelOutcome, entry: Entry) -> Row:
     latency, precision = result.latency, precision_of(result.name)
     share = None if precision == DEFAULT else outcome.share_in(precision, latency)
     speedup = base.result.latency / latency if base and base.result.latency and latency else None
+    timed = narrow.races(result.medians, outcome.passes)
     passes = f"{min(result.medians) * 1e3:.3g} … {max(result.medians) * 1e3:.3g}" if result.medians else None
     note = result.failure or ("other outputs than the reference" if entry.wrong else "")
     return {
@@ -119,6 +128,7 @@ def _row(outcome: ModelOutcome, entry: Entry) -> Row:
         "runtime": result.name,
         "latency ms": latency and latency * 1e3,
         "passes ms": passes,
+        "races ms": " / ".join(f"{seconds * 1e3:.3g}" for seconds in timed) if len(timed) > 1 else None,
         "speed-up": speedup,
         "share of peak %": share and 100 * share,
         "candidates": entry.candidates,
@@ -139,12 +149,14 @@ def _summary(outcomes: Sequence[ModelOutcome]) -> str:
         "the start of its process. Rounds that MetaSchedule had measured but not yet read count too.\n"
         "- Only TVM's passes prepared the untuned model and MetaSchedule's; Tunesmith's is prepared as in its jobs.\n"
         "- Every runtime was timed in turn, there and back, in several processes. The latency is the median of all "
-        "samples; `passes` has the lowest and the highest median of one process. PyTorch is eager.\n"
+        "samples; `passes` has the lowest and the highest median of one process, `races` the latency of each race. "
+        "PyTorch is eager.\n"
         "- `share of peak`: share of the machine's limit in the precision that the name says. Operations are those of "
         "the plain algorithms, so Winograd's convolution counts for more than it does.\n"
         "- `without schedule`: tunable functions without a schedule at the end.",
     ]
-    return "\n\n".join(lines + [text for outcome in outcomes if (text := _verdict(outcome))])
+    found = [*map(_verdict, outcomes), narrow.text(outcomes)]
+    return "\n\n".join(lines + [each for each in found if each])
 
 
 def _verdict(outcome: ModelOutcome) -> str:

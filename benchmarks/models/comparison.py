@@ -25,7 +25,8 @@ class ModelsPlan:
         names: of ``CONTENDERS``.
         seconds: wall time of each tuner.
         slice: seconds of timing per contender and pass.
-        passes: processes of each contender, 2 at least.
+        passes: processes of each contender in a race, 2 at least.
+        races: how often all libraries are timed, once they are made.
     """
 
     names: tuple[str, ...]
@@ -34,13 +35,19 @@ class ModelsPlan:
     slice: float
     passes: int
     seed: int
+    races: int = 1
 
 
 @dataclass(frozen=True)
 class ModelOutcome(Compared):
-    """What came of a model; ``bytes_``: weights and inputs, the least that has to be read."""
+    """What came of a model; ``bytes_``: weights and inputs, the least that has to be read.
+
+    Attributes:
+        passes: processes of each contender in a race.
+    """
 
     model: str = field(kw_only=True)
+    passes: int = field(kw_only=True, default=2)
 
 
 def run(model: str, plan: ModelsPlan, folder: Path, progress: Progress) -> ModelOutcome:
@@ -60,11 +67,12 @@ def run(model: str, plan: ModelsPlan, folder: Path, progress: Progress) -> Model
     comparison = Comparison(file, folder, plan.target, progress)
     for name in plan.names:
         enter(comparison, name, plan)
-    comparison.run(plan.slice, plan.passes)
+    comparison.run(plan.slice, plan.passes * plan.races)
     local = comparison.local
     inputs = sum(math.prod(spec.shape) * 4 for spec in local.inputs)
     bytes_ = float(local.params.stat().st_size + inputs)
-    return ModelOutcome(comparison.flops, bytes_, list(comparison.entries.values()), model=Path(model).stem)
+    entries = list(comparison.entries.values())
+    return ModelOutcome(comparison.flops, bytes_, entries, model=Path(model).stem, passes=plan.passes)
 
 
 def enter(comparison: Comparison, name: str, plan: ModelsPlan) -> None:

@@ -26,6 +26,7 @@ from benchmarks.models import (
     encoder,
     inverted_residual,
     metaschedule,
+    narrow,
     r3d,
     resnext,
     torch_onnx,
@@ -206,6 +207,33 @@ def test_the_table_tells_shares_speed_ups_and_what_failed():
     assert rows["openvino"]["latency ms"] is None
     assert "4 times as fast as the better MetaSchedule (metaschedule-64)" in report.summary, "the other one is wrong"
     assert "8 times as fast as untuned" in report.summary
+
+
+def test_narrow_types_are_compared_race_by_race_with_the_fastest_other_of_their_kind():
+    def entry(runtime, *medians):
+        return Entry(runtime, None, Result(runtime, list(medians), medians=list(medians)))
+
+    ours, own = entry("tunesmith-bf16", 1e-3, 1e-3, 2e-3, 2e-3), entry("tunesmith", 4e-3, 4e-3, 4e-3, 4e-3)
+    peer = entry("openvino-default", 2e-3, 2e-3, 2e-3, 2e-3)
+    eight = [entry("tunesmith-int8", 3e-3, 3e-3), entry("openvino-int8", 4e-3, 4e-3), entry("onnxruntime-int8", 2e-3)]
+    slow = [entry("openvino", 1e-4, 1e-4), entry("torch-bf16", 9e-3, 9e-3)]
+    outcomes = [
+        ModelOutcome(1e6, 1e3, [ours, own, peer, *slow], model="net"),
+        ModelOutcome(1e6, 1e3, eight, model="net"),
+        ModelOutcome(1e6, 1e3, [*eight[:2], Entry("onnxruntime-int8", None, Result("x", failure="no"))], model="two"),
+    ]
+    found = narrow.verdicts(outcomes)
+    assert [(each.model, each.peer, each.ratios) for each in found] == [
+        ("net", "openvino-default", (0.5, 1.0)),
+        ("net", "onnxruntime-int8", (1.5,)),
+        ("two", "openvino-int8", (0.75,)),
+    ]
+    assert found[0].own == pytest.approx(0.375)
+    text = narrow.text(outcomes)
+    assert "takes 0.75 times as long as `openvino-default` (races: 0.50, 1.00), and 0.38 times as long as our" in text
+    assert "`tunesmith-int8`, geometric mean of 2 models: 1.06; worst 1.50." in text
+    rows = [dict(zip(build(outcomes, {}).columns, row, strict=True)) for row in build(outcomes, {}).rows]
+    assert rows[0]["races ms"] == "1 / 2"
 
 
 @pytest.mark.parametrize(
