@@ -66,8 +66,8 @@ def ask(module: str, job: Any, folder: Path, limit: float, what: str) -> Any:
 class Tree:
     """Runs a command; leaving the ``with`` block kills it and all its descendants, orphaned ones too.
 
-    Descendants are found by a mark in their environment, which they inherit whoever adopts them. The command itself
-    also dies with this process: start trees from a thread that lives as long as they shall.
+    Descendants are found by a mark in their environment, which they inherit whoever adopts them; the command is found
+    without it, too. It also dies with this process: start trees from a thread that lives as long as they shall.
 
     Args:
         command: program and arguments; a module of this repository is found from any working folder.
@@ -118,7 +118,10 @@ class Tree:
     def members(self) -> list[int]:
         """Ids of the tree's living processes."""
         mark = f"{MARK}={self._mark}".encode()
-        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _carries(entry, mark)]
+        marked = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _carries(entry, mark)}
+        # A device starts anew without whatever its candidates must not see, the mark included.
+        running = {self._process.pid} if self._process is not None and self._process.poll() is None else set()
+        return sorted(marked | running)
 
     def kill(self, timeout: float = 30.0) -> None:
         """End every process of the tree; returns when none is left.
@@ -133,8 +136,6 @@ class Tree:
             for pid in left:  # again and again: one may have started another since the look
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            if self._process is not None:
-                self._process.poll()
             time.sleep(PAUSE)
         if self._process is not None:
             self._process.wait(timeout)

@@ -73,6 +73,17 @@ def test_an_error_in_the_block_ends_the_tree_too(tmp_path):
         assert not alive(pid)
 
 
+def test_a_command_that_starts_anew_without_its_environment_is_ended(tmp_path):
+    anew = "import os, sys; os.execve(sys.executable, [sys.executable, '-c', sys.argv[1]], {})"
+    then = "import os, pathlib, sys, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
+    tree = Tree([sys.executable, "-c", anew, then], log=tmp_path / "log", folder=tmp_path)
+    with tree:
+        pid = written(tmp_path / "pid")
+        assert tree.members() == [pid]
+    assert tree.members() == []
+    assert not alive(pid)
+
+
 def test_others_are_left_alone(tmp_path):
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
