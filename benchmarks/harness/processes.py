@@ -118,7 +118,8 @@ class Tree:
     def members(self) -> list[int]:
         """Ids of the tree's living processes."""
         mark = f"{MARK}={self._mark}".encode()
-        marked = {int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _carries(entry, mark)}
+        entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        marked = {int(entry.name) for entry in entries if _carries(entry, mark)}
         # A device starts anew without whatever its candidates must not see, the mark included.
         running = {self._process.pid} if self._process is not None and self._process.poll() is None else set()
         return sorted(marked | running)
