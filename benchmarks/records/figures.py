@@ -28,8 +28,8 @@ def report(found: Mapping[str, Timed], records: int, facts: Mapping[str, str]) -
                 }
             )
     summary = (
-        f"{records} records are stored as an import stores them: {CHUNK} in a transaction, each looked for by the hash "
-        "of its content first. To make the hashes is not counted. Where more are asked for, the rest are copies that "
-        "the server made of them. They are asked for as the routes ask, in one process."
+        f"{records} records are stored as an import stores them: {CHUNK} in a transaction, each looked for among those "
+        "measured here first, by the hash of its content. To make the hashes is not counted. Where more are asked "
+        "for, the rest are copies that the server made of them. They are asked for as the routes ask, in one process."
     )
     return Report.of(NAME, "Many records", summary, rows, facts)

@@ -15,7 +15,7 @@ from tunesmith.states import JobState, ModelState, RoundState, WorkState
 
 Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 PlainJson = JSON(none_as_null=True)
-"""For what no query looks into: PostgreSQL keeps the text, which is stored sooner and is smaller than JSONB."""
+"""For what hardly any query looks into: PostgreSQL keeps the text, which is stored sooner and is smaller than JSONB."""
 
 
 def utcnow() -> dt.datetime:

@@ -65,7 +65,7 @@ class Record(Base, Created):
     workload_hash: Mapped[str] = mapped_column(ForeignKey("workloads.hash"))
     target_hash: Mapped[str] = mapped_column(ForeignKey("targets.hash"))
     sketch_hash: Mapped[str | None] = mapped_column(ForeignKey("sketches.hash"))  # None: default schedule
-    decisions: Mapped[list[Any]]
+    decisions: Mapped[list[Any]] = mapped_column(PlainJson)
     samples: Mapped[list[Any]] = mapped_column(PlainJson)
     latency: Mapped[float | None]  # median of the samples
     failure: Mapped[str | None] = mapped_column(String(30))
@@ -105,7 +105,6 @@ class Record(Base, Created):
         Index("ix_records_processor_id", "processor", "id"),
         _partial("ix_records_content_id", "content", "id", where="origin <> 'imported'"),
         _partial("uq_records_imported", "content", where=IMPORTED, unique=True),
-        _partial("ix_records_import_id_id", "import_id", "id", where=IMPORTED),
         _partial("ix_records_imported_id", "id", where=IMPORTED),
         _partial("ix_records_failure_id", "failure", "id", where="failure IS NOT NULL"),
         _partial("ix_records_precision_id", "precision", "id", where="precision <> 'float32'"),

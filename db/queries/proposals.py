@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session
 
 from db.models import Batch, Job, JobTask, Proposal, ProposalSet, Record
@@ -183,5 +184,7 @@ def measured(
         Record.job_task_id == task_id, Record.sketch_hash.in_(sketches)
     )
     if among is not None:
-        query = query.where(sa.or_(sa.false(), *(Record.decisions == each.to_json()[1] for each in among)))
+        postgresql = session.get_bind().dialect.name == "postgresql"  # there, text as JSON is equal to nothing
+        taken: Any = sa.cast(Record.decisions, JSONB) if postgresql else Record.decisions
+        query = query.where(sa.or_(sa.false(), *(taken == each.to_json()[1] for each in among)))
     return {Candidate.from_json([sketch, decisions]): key for key, sketch, decisions in session.execute(query)}

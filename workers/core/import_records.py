@@ -39,7 +39,7 @@ def import_records(context: Context, message: ImportRecords) -> bool:
             lease.check()
         context.blobs.size(row.file_hash)  # NotFound where it is gone
         path = context.blobs.path(row.file_hash)
-        run = _Import(context, row.id, lease)
+        run = _Import(context, row, lease)
         with record_file.opened(context.importing, path) as file:
             for group in range(file.groups):
                 lease.check()
@@ -54,8 +54,8 @@ def import_records(context: Context, message: ImportRecords) -> bool:
 class _Import:
     """What one import has read so far, by the hashes that records name."""
 
-    def __init__(self, context: Context, import_id: str, lease: Lease) -> None:
-        self._context, self._id, self._lease = context, import_id, lease
+    def __init__(self, context: Context, row: RecordImport, lease: Lease) -> None:
+        self._context, self._id, self._queued, self._lease = context, row.id, row.created_at, lease
         self._targets: dict[str, Target] = {}
         self._workloads: dict[str, tuple[str, Sequence[Any], float]] = {}
         self._knobs: dict[str, tuple[str, tuple[Knob, ...]]] = {}
@@ -89,7 +89,7 @@ class _Import:
 
     def result(self, session: Session) -> dict[str, Any]:
         """Counts, at the end."""
-        added, failures = record_imports.added(session, self._id)
+        added, failures = record_imports.added(session, self._id, self._queued)
         return {
             "rows": self._rows,
             "added": added,
@@ -140,8 +140,8 @@ class _Import:
         self._lease.check()
 
         def store(session: Session) -> None:
-            known = record_imports.known_contents(session, [claim.content for claim in claims])
-            record_import.add_records(session, self._id, [claim for claim in claims if claim.content not in known])
+            own = record_imports.measured_contents(session, [claim.content for claim in claims])
+            record_import.add_records(session, self._id, [claim for claim in claims if claim.content not in own])
 
         if claims:
             self._context.write(store)

@@ -263,12 +263,15 @@ def test_records_keep_their_json_and_imported_ones_stay_unique(before: str) -> N
     engine = create_engine(before, foreign_keys=False)
     insert(engine, "targets", hash="t1", json={}, device_class="llvm-x-2")
     numbers = {"build_seconds": 0.0, "run_seconds": 0.0, "device_seconds": 0.0, "simulated": False, "duplicate": False}
-    kept = {"samples": [0.25, 1e-07], "environment": {"tvm": "0.27.0", "cpu": "ä", "cores": 2}}
+    kept = {
+        "samples": [0.25, 1e-07],
+        "environment": {"tvm": "0.27.0", "cpu": "ä", "cores": 2},
+        "decisions": [[4, 1], 2, "ü"],
+    }
     record = {
         "index": 0,
         "workload_hash": "w1",
         "target_hash": "t1",
-        "decisions": [[1]],
         "message": "",
         **numbers,
         **kept,
@@ -279,8 +282,8 @@ def test_records_keep_their_json_and_imported_ones_stay_unique(before: str) -> N
     migrate(before)
     with session_factory(engine)() as session:
         rows = session.scalars(sa.select(Record)).all()
-        assert [{"samples": row.samples, "environment": row.environment} for row in rows] == [kept] * 3
-        assert record_imports.known_contents(session, ["c1", "c2", "c3"]) == {"c1", "c2"}
+        assert [{name: getattr(row, name) for name in kept} for row in rows] == [kept] * 3
+        assert record_imports.measured_contents(session, ["c1", "c2", "c3"]) == {"c1"}
     with pytest.raises(IntegrityError):
         insert(engine, "records", **record, **words, origin="imported", content="c2")
     engine.dispose()
