@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from tunesmith.answers.models import TensorBody
 from tunesmith.answers.shown import html_table, html_text
 from tunesmith.child_process import run_to_end
 from tunesmith.client.frames import figures
+from tunesmith.cuda import for_child
 from tunesmith.errors import MeasurementFailed
 from tunesmith.extras import here
 from tunesmith.full_disk import writing
@@ -135,7 +137,8 @@ class TunedModel:
         if not library.exists():
             script = self._folder / DATABASE / COMPILE_SCRIPT.name
             shutil.copyfile(COMPILE_SCRIPT, script)  # ours: no program that a server sends is run
-            done = run_to_end([sys.executable, str(script), str(library)], COMPILE_SECONDS)
+            cuda = for_child(os.environ) if (self.job.target_json or {}).get("kind") == "cuda" else {}
+            done = run_to_end([sys.executable, str(script), str(library)], COMPILE_SECONDS, **cuda)
             if done.returncode != 0:
                 reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
                 raise MeasurementFailed(f"the tuned model cannot be compiled here: {reason[:500]}")

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-MAJOR = 13
-"""The version of CUDA: TVM's wheel is linked with its runtime, and so NVRTC and its headers are of it, too."""
+from tunesmith.cuda import MAJOR, packages
+
 LIBRARY = f"libcudart.so.{MAJOR}"
 DRIVER = "libcuda.so.1"
 NEWER = "install NVIDIA's driver 580 or later, which CUDA 13 needs"
@@ -42,13 +42,6 @@ class Runtime:
     detail: str
     remedy: str = ""
     gpus: tuple[tuple[str, str], ...] = ()
-
-
-def packages() -> list[Path]:
-    """Folders in which Python packages keep their part of CUDA."""
-    spec = importlib.util.find_spec("nvidia")
-    roots = (spec.submodule_search_locations or ()) if spec else ()
-    return [Path(root) / f"cu{MAJOR}" for root in roots if root]
 
 
 def preload() -> None:

@@ -10,14 +10,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tunesmith.cuda import MAJOR, MODE, NVCC, NVRTC, NVRTC_OPTIONS, TOOLKIT, headers, with_nvrtc
 from tunesmith.errors import MissingDependency
-from workers.tvm_backend.cuda_runtime import MAJOR, packages
 
-MODE = "TVM_CUDA_COMPILE_MODE"
-NVRTC_OPTIONS = "TVM_CUDA_NVRTC_EXTRA_OPTS"
-FORMATS = {"nvcc": "fatbin", "nvrtc": "cubin"}
-HEADERS = {"cuda_runtime.h": "include", "crt/mma.h": "include", "cuda/std/cstdint": "include/cccl"}
-"""What TVM's kernels include, those of tensor cores too, and in which folder below ``nvidia/cu13`` it is."""
+FORMATS = {NVCC: "fatbin", NVRTC: "cubin"}
 TRIAL = """
 #include <cuda_fp16.h>
 #include <mma.h>
@@ -35,15 +31,14 @@ REMEDY = "building for CUDA needs nvcc on the PATH (CUDA toolkit), or NVRTC: pip
 
 def choose_compiler() -> str | None:
     """Have TVM use nvcc, else NVRTC with its headers; returns which, or None with neither."""
-    if shutil.which("nvcc"):
-        os.environ[MODE] = "nvcc"
-        return "nvcc"
-    headers = _headers()
-    if headers is None or not _nvrtc():
+    if shutil.which(NVCC):
+        os.environ[MODE] = NVCC
+        return NVCC
+    folders = headers()
+    if folders is None or not _nvrtc():
         return None
-    os.environ[MODE] = "nvrtc"
-    _use(headers)
-    return "nvrtc"
+    os.environ.update(with_nvrtc(folders, os.environ))
+    return NVRTC
 
 
 def require_compiler(kind: str) -> None:
@@ -82,7 +77,7 @@ def try_compiler(name: str) -> str:
 
     Headers of another version than the compiler's, or a nvcc without a C++ compiler, show here.
     """
-    return _try_nvcc() if name == "nvcc" else _try_nvrtc()
+    return _try_nvcc() if name == NVCC else _try_nvrtc()
 
 
 def _try_nvcc() -> str:
@@ -101,7 +96,7 @@ def _try_nvrtc() -> str:
     from cuda.bindings import nvrtc
 
     _, program = nvrtc.nvrtcCreateProgram(f"#include <cuda/std/cstdint>\n{TRIAL}".encode(), b"trial.cu", 0, None, None)
-    given = [f"--gpu-architecture={TRIAL_ARCH}", f"-I{os.environ['CUDA_PATH']}/include"]
+    given = [f"--gpu-architecture={TRIAL_ARCH}", f"-I{os.environ[TOOLKIT]}/include"]
     options = [option.encode() for option in [*given, *shlex.split(os.environ[NVRTC_OPTIONS])]]
     (result,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     if result == nvrtc.nvrtcResult.NVRTC_SUCCESS:
@@ -120,22 +115,3 @@ def _nvrtc() -> bool:
         return bool(result == nvrtc.nvrtcResult.NVRTC_SUCCESS and major == MAJOR)
     except (ImportError, RuntimeError, OSError):
         return False
-
-
-def _headers() -> list[Path] | None:
-    """The folders with headers of NVRTC's own version, that of the runtime first; None when one is not installed."""
-    found = []
-    for header, folder in HEADERS.items():
-        at = next((root / folder for root in packages() if (root / folder / header).is_file()), None)
-        if at is None:
-            return None
-        found.append(at)
-    return found
-
-
-def _use(headers: list[Path]) -> None:
-    """Point TVM at the headers of NVRTC's own version: those of a toolkit of another version do not compile."""
-    os.environ["CUDA_PATH"] = str(headers[0].parent)
-    given = shlex.split(os.environ.get(NVRTC_OPTIONS, ""))
-    wanted = dict.fromkeys(f"-I{folder}" for folder in headers if folder != headers[0])
-    os.environ[NVRTC_OPTIONS] = shlex.join([*given, *(option for option in wanted if option not in given)])
