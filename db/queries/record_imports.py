@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -51,7 +52,7 @@ def quarantined(session: Session, owner: str | None) -> dict[str, int]:
 def measured_contents(session: Session, contents: Collection[str]) -> set[str]:
     """Which of some records were measured here, by the hashes of their contents.
 
-    Whether an import brought one is not asked: its unique index refuses it.
+    Whether an import brought one is not asked before it is stored: its unique index refuses it.
     """
     if session.get_bind().dialect.name == "postgresql":
         session.execute(sa.text("SET LOCAL enable_seqscan = off"))
@@ -59,16 +60,25 @@ def measured_contents(session: Session, contents: Collection[str]) -> set[str]:
     return set(session.scalars(sa.select(Record.content).where(MEASURED, Record.content.in_(contents))))
 
 
+def imported_contents(session: Session, contents: Collection[str]) -> set[str]:
+    """Which of some records an import brought, by the hashes of their contents, on PostgreSQL."""
+    return set(session.scalars(sa.select(Record.content).where(IMPORTED, Record.content == sa.any_(_array(contents)))))
+
+
 def looked_up(contents: Collection[str]) -> sa.Select[tuple[str]]:
-    """PostgreSQL's query for :func:`measured_contents`: one text, a tenth of a list's time, and a look for each hash.
+    """PostgreSQL's query for :func:`measured_contents`: a look for each hash.
 
     While an import fills the table, the server's statistics are older than its rows: asked for all hashes at once, it
     reads the whole table for every few thousand records.
     """
-    every = sa.func.string_to_array(sa.literal(SEPARATOR.join(contents)), SEPARATOR, type_=sa.ARRAY(sa.String))
-    wanted = sa.func.unnest(every).table_valued("hash", name="wanted").render_derived()
+    wanted = sa.func.unnest(_array(contents)).table_valued("hash", name="wanted").render_derived()
     found = sa.select(Record.content).where(MEASURED, Record.content == wanted.c.hash).limit(1).lateral("found")
     return sa.select(found.c.content).select_from(wanted.join(found, sa.true()))
+
+
+def _array(contents: Collection[str]) -> sa.ColumnElement[Any]:
+    """One text, however many there are: a list takes ten times as long."""
+    return sa.func.string_to_array(sa.literal(SEPARATOR.join(contents)), SEPARATOR, type_=sa.ARRAY(sa.String))
 
 
 def added(session: Session, import_id: str, queued: dt.datetime) -> tuple[int, int]:

@@ -88,7 +88,12 @@ def add_records(session: Session, import_id: str, claims: Sequence[Claim]) -> No
     if session.get_bind().dialect.name == "postgresql":
         session.execute(sa.text("SET LOCAL synchronous_commit = off"))
     now = clock.now(session)
-    insert_many(session, Record, claims, lambda claim: {**_values(claim, import_id), "created_at": now})
+
+    def missing() -> list[Claim]:
+        known = record_imports.imported_contents(session, [claim.content for claim in claims])
+        return [claim for claim in claims if claim.content not in known]
+
+    insert_many(session, Record, claims, lambda claim: {**_values(claim, import_id), "created_at": now}, missing)
 
 
 def _values(claim: Claim, import_id: str) -> dict[str, Any]:

@@ -34,16 +34,21 @@ def insert_missing(session: Session, kind: type[Base], rows: Sequence[dict[str, 
 
 
 def insert_many(
-    session: Session, kind: type[Base], items: Sequence[Item], row_of: Callable[[Item], dict[str, Any]]
+    session: Session,
+    kind: type[Base],
+    items: Sequence[Item],
+    row_of: Callable[[Item], dict[str, Any]],
+    missing: Callable[[], Sequence[Item]],
 ) -> None:
     """:func:`insert_missing` for many rows of the same columns.
 
     PostgreSQL copies them straight into the table, which takes a third of the time, as nearly always none of them is
-    there. Where one is, it refuses the copy, and all go in by way of a table of their own.
+    there. Where one is, it refuses the copy, and those that are missing go in by way of a table of their own.
 
     Args:
         row_of: the columns of an item's row. A copied row is made when it is sent: the server stores those before it
             meanwhile.
+        missing: those of the items that seem not to be there, asked for once a copy was refused.
     """
     if not items:
         return
@@ -60,6 +65,9 @@ def insert_many(
         with connection.begin_nested():
             _copy(driver, f"{table} ({columns})", _copied(kind, names, map(row_of, items)))
     except UniqueViolation:
+        items = missing()
+        if not items:
+            return
         incoming = f'"incoming_{table}"'
         session.execute(
             sa.text(f"CREATE TEMP TABLE {incoming} ON COMMIT DROP AS SELECT {columns} FROM {table} WITH NO DATA")

@@ -135,8 +135,8 @@ def test_imported_records_are_stored_once(sessions: Sessions) -> None:
         failed = replace(row, samples=[], latency=None, failure="timeout")
         about = About.of("conv2d", environment)
         claims = [Claim(each, each.content, environment, about) for each in (ran, failed)]
-        for _ in range(2):
-            record_import.add_records(session, "ri-1", claims)
+        for some in (claims[:1], claims, claims):
+            record_import.add_records(session, "ri-1", some)
         assert record_imports.added(session, "ri-1", utcnow()) == (2, 1)
         assert record_imports.added(session, "ri-1", utcnow() + dt.timedelta(days=1)) == (0, 0)
         assert record_import.fill_contents(session, 20) == 12
