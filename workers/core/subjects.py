@@ -13,11 +13,13 @@ from db.queries.cost_models import TrainedModel
 from db.queries.work_parts import RoundSubject
 from tunesmith.messages import Calibration
 from tunesmith.names import NO_COST_MODEL, RANKER, features_of
+from tunesmith.targets import Target
 from workers.core.context import Context
 from workers.core.leased import Lease
 from workers.core.scoring import RankedScorer, Scorer
 from workers.tvm_backend.design_space.space import SketchBody, TraceSpace
 from workers.tvm_backend.design_space.static_model import prior_of
+from workers.tvm_backend.warm import visible_cores
 
 NESTS, NESTS_PER_TRIAL = 16, 8
 """How many nests the static model may make for a batch, at some 40 ms each. Few, while a device waits, and for each
@@ -25,19 +27,31 @@ candidate where trials are what there is too little of."""
 NESTS_IN_HASTE = 2
 """For each candidate where time is: batches are small while many tasks wait for their first one."""
 
+GPU_THREADS = 8
+"""Most threads that replay candidates of a GPU."""
+
 
 def space_of(context: Context, subject: RoundSubject) -> TraceSpace:
     """The design space of a subject's task; the process keeps those that it used last."""
-    key = (subject.workload, subject.target.hash, subject.sketches)
+    key, target = (subject.workload, subject.target.hash, subject.sketches), subject.target
     if key not in context.spaces:
         with context.readers() as session:
             stored = sketches.get(session, subject.sketches)
         bodies = [SketchBody.from_json(stored[sketch]) for sketch in subject.sketches]
         with context.lease.shared():
             module = context.blobs.get_bytes(subject.module_blob)
-            context.spaces[key] = TraceSpace(module, subject.target, bodies, forms=context.nest_forms)
+            context.spaces[key] = TraceSpace(module, target, bodies, threads_for(target), context.nest_forms)
     space: TraceSpace = context.spaces[key]
     return space
+
+
+def threads_for(target: Target) -> int:
+    """How many threads replay a task's candidates.
+
+    Few of a GPU's random points are valid, and its device waits for them while cores are idle. Most of a CPU's points
+    are valid, and its cores are the device.
+    """
+    return 1 if target.kind == "llvm" else min(GPU_THREADS, visible_cores())
 
 
 def cost_model_of(session: Session, subject: RoundSubject) -> TrainedModel | None:

@@ -18,6 +18,7 @@ from tunesmith.operators import parse_operator
 from tunesmith.space.knobs import ComputeLocation
 from tunesmith.targets import Target, parse_target
 from tunesmith.types import Candidate
+from workers.core import subjects
 from workers.tvm_backend.warm import warm
 
 warm("llvm")
@@ -168,6 +169,20 @@ def test_features_agree_with_a_fresh_space_and_with_threads() -> None:
     assert other[1] is not None
     assert (other[1].rows == rows.rows).all()
     assert (other[1].offsets == rows.offsets).all()
+
+
+def test_points_of_a_gpu_are_replayed_on_several_threads_with_the_same_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(subjects, "visible_cores", lambda: 3)
+    assert (subjects.threads_for(H100), subjects.threads_for(CPU)) == (3, 1)
+    found, traces, bodies = opened("gemm:256x256x256", H100)
+    batch = traces.space.sample(np.random.default_rng(3), 48)
+    resolved, valid = traces.resolve(batch)
+    assert 0 < valid.sum() < len(valid)
+    other, also = space.TraceSpace(found.module, H100, bodies, subjects.threads_for(H100)).resolve(batch)
+    assert (also == valid).all()
+    assert (other.choice == resolved.choice).all()
 
 
 def test_an_exact_replay_of_the_trace() -> None:
