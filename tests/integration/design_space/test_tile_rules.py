@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -129,8 +130,13 @@ def test_rows_of_a_map_are_divided_and_enough_tiles_are_accumulated() -> None:
     assert blocks_of_tiles(7, 2, whole=True) == [Tile(1, 2)], "there are no more"
 
 
-def test_the_static_model_prefers_the_unit() -> None:
-    task = dense((64,), 8, 64)
+@pytest.mark.parametrize(
+    "made_of",
+    [lambda: dense((64,), 8, 64), lambda: of_groups(4, 136, 136, 49, fill=32)],
+    ids=["a dense layer", "groups whose last pixels fill no tile"],
+)
+def test_the_static_model_prefers_the_unit(made_of: Callable[[], Any]) -> None:
+    task = made_of()
     bodies = space.generate(task.module, SAPPHIRE)
     traces = space.TraceSpace(task.module, SAPPHIRE, bodies)
     prior = prior_of(traces, SAPPHIRE, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -69,6 +70,14 @@ class _Solver:
                 self._accept(number, Extent.of(Product(self._real[0][number])))
             elif self._undivided(number) and self._copies(number) == [Product(self._real[0][number])]:
                 self.found[number] = Extent.of(Product(self._real[0][number]))
+        self._cover()
+        while left := self._left():
+            self._copy(left[0])
+            self._cover()  # what it copies may be all that others cover
+        return self.found
+
+    def _cover(self) -> None:
+        """Loops of blocks that are computed at others', as long as one settles the next."""
         before = -1
         while before < len(self.found) < len(self._tags):
             before = len(self.found)
@@ -76,9 +85,6 @@ class _Solver:
                 for loop in block.loops[self._attached(at)[0] :]:
                     if loop.number not in self.found:
                         self._covering(at, loop.number)
-        for number in self._left():
-            self._copy(number)
-        return self.found
 
     def _copy(self, number: int) -> None:
         """A loop that has as many steps as a part of a tile, or always the same, and no two of these."""
@@ -186,7 +192,22 @@ class _Solver:
         divide = theirs.divide // mine.divide if theirs.divide % mine.divide == 0 else 1
         limits = [limit for limit in (size, 0 if mine.modulo else theirs.modulo) if limit]
         most = min(limits, default=0)
-        return Extent(tuple(terms), most * divide, Product(divide * beside.scale, beside.factors))
+        return self._plain(Extent(tuple(terms), most * divide, Product(divide * beside.scale, beside.factors)))
+
+    def _plain(self, wanted: Extent) -> Extent:
+        """The same as a plain product, where it is one whatever is decided: others may cover what it covers."""
+        (term, *more), per = wanted.terms, wanted.per
+        if more or term.stride != 1 or per.factors or term.count.scale % per.scale:
+            return wanted
+        if wanted.most and self._most(term.count) > wanted.most:
+            return wanted
+        return Extent.of(Product(term.count.scale // per.scale, term.count.factors))
+
+    def _most(self, count: Product) -> float:
+        """What a product of parts of tiles can be at most: the tiles whole."""
+        knobs = {factor.knob for factor in count.factors}
+        parts = [value for factor, value in self._values[0].items() if factor.knob in knobs]
+        return count.scale * math.prod(float(value[0]) for value in parts)
 
     def _counts(self, numbers: Any) -> Product | None:
         """The product of some loops' extents; None when one is no plain product, or not known."""
