@@ -72,8 +72,8 @@ class Case:
         return len(mods)
 
 
-def depthwise(image: tuple[int, int, int, int]) -> Case:
-    """A 3×3 depthwise convolution with a border; ``image`` is N, C, H, W."""
+def depthwise(image: tuple[int, int, int, int], lanes: int = LANES) -> Case:
+    """A 3×3 depthwise convolution with a border; ``image`` is N, C, H, W, its channels in blocks of ``lanes``."""
     x, w = _operands(image, (image[1], 1, 3, 3))
     bordered = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=ZERO).astype(np.int64)
     sums = sum(
@@ -81,8 +81,8 @@ def depthwise(image: tuple[int, int, int, int]) -> Case:
         for i in range(3)
         for j in range(3)
     )
-    operands = [packing.feature_map(x), packing.depthwise_quads(w)]
-    return Case(row_words.depthwise_conv2d_quads, operands, ((1,) * 4,), packing.feature_map(np.asarray(sums)))
+    operands = [packing.feature_map(x, lanes), packing.depthwise_quads(w, lanes)]
+    return Case(row_words.depthwise_conv2d_quads, operands, ((1,) * 4,), packing.feature_map(np.asarray(sums), lanes))
 
 
 def _scaled(function: Any, rank: int) -> tuple[Any, tuple[int, ...]]:

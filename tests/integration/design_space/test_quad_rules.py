@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 import rule_checks
 from effort import examples
@@ -18,11 +19,14 @@ from tunesmith.targets import Target
 import tvm  # isort: skip
 
 from workers.tvm_backend import tir
+from workers.tvm_backend.design_space import space
 from workers.tvm_backend.design_space.rules.row_words import DepthwiseWords
+from workers.tvm_backend.design_space.static_model import prior_of
 
 pytestmark = pytest.mark.parallel
 
 FEW = settings(max_examples=examples(2), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+SAPPHIRE = Target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
 ALDER_LAKE = Target({"kind": "llvm", "mcpu": "alderlake", "num-cores": 2})
 NOT_DOTS = r"\b(vpmaddwd|vpmaddubsw|vpmulld)\b"
 
@@ -65,6 +69,24 @@ def test_depthwise_convolutions() -> None:
     text = str(tvm.compile(mod, target=tir.tvm_target(ZNVER4)).mod.inspect_source("asm"))
     assert len(re.findall(r"vpdpbusd.*%zmm", text)) >= 4
     assert (case.run(emulated(mod), rule_checks.here()) == case.expected).mean() > 0.99
+
+
+def test_depthwise_convolutions_in_deeper_blocks_widen_rows() -> None:
+    case = depthwise((1, 32, 4, 4), lanes=32)
+    assert rule_checks.fits(DepthwiseWords(), case.task, ZNVER4) == 0
+    assert case.check() >= 1
+    assert rule_checks.scheduled(case.task, ZNVER4, each=1)
+
+
+def test_with_a_matrix_unit_both_ways_of_a_depthwise_convolution_are_estimated() -> None:
+    task = depthwise((1, 32, 8, 8)).task
+    bodies = rule_checks.own(task, SAPPHIRE)
+    assert len(bodies) >= 2
+    for body in bodies:
+        made = space.TraceSpace(task.module, SAPPHIRE, [body])
+        prior = prior_of(made, SAPPHIRE, None)
+        assert prior is not None
+        assert np.isfinite(prior(made.space.sample(np.random.default_rng(0), 4))).all()
 
 
 def test_products_are_on_the_instruction_of_the_cpu() -> None:

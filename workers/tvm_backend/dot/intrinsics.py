@@ -7,6 +7,7 @@ so a process that replays one, or so much as opens a MetaSchedule database with 
 from __future__ import annotations
 
 import functools
+import math
 import threading
 from dataclasses import dataclass, replace
 
@@ -33,6 +34,8 @@ GROUPS = {BITS: 2, WEIGHTS: 4, CODES: 4}
 SUMS = {BITS: "float32", WEIGHTS: "int32", CODES: "int32"}
 """Type of the accumulators, by the same type."""
 LANE_BYTES = 4
+ROWS_OF_WORDS = 3
+"""Rows of the kernel whose products one lane of :class:`RowDot` has."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,11 @@ class Dot:
     def group(self) -> int:
         """Values in a lane."""
         return GROUPS[self.weights]
+
+    @property
+    def step_operations(self) -> float:
+        """Arithmetic instructions for each step of the loops of a nest, which has none over what shares a lane."""
+        return self.group * self.operations
 
     @property
     def is_single(self) -> bool:
@@ -114,6 +122,11 @@ class RowDot(Dot):
     """
 
     columns: int = 1
+
+    @property
+    def step_operations(self) -> float:
+        """The same; a nest sees a step for each row of the kernel, which share a lane."""
+        return math.ceil(ROWS_OF_WORDS / self.group) * self.group * self.operations / ROWS_OF_WORDS
 
 
 ROW_WORDS = (

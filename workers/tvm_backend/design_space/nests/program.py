@@ -14,7 +14,7 @@ from tunesmith.analysis.nest import Access, Block, Extent, Index, Kind, Loop, Pr
 from workers.tvm_backend import tir
 from workers.tvm_backend.design_space.nests.lanes import Lanes, of_lanes
 from workers.tvm_backend.design_space.nests.sources import Source, joined
-from workers.tvm_backend.dot.intrinsics import BY_NAME, Dot
+from workers.tvm_backend.dot.intrinsics import BY_NAME, Dot, RowDot
 from workers.tvm_backend.dot.marks import MARK
 from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, ROUNDING, STAGES, MatrixDot
 
@@ -153,7 +153,7 @@ class Program:
         passed = [region for _, _, regions in together for region in regions]
         alone = [region for region in block.reads if not any(region.same_as(each) for each in passed)]
         reads += [self._access(region, axis_of, pair, group) for region in alone]
-        operations, calls = _work(block.body) if place.dot is None else (place.dot.group * place.dot.operations, 0.0)
+        operations, calls = _work(block.body) if place.dot is None else (place.dot.step_operations, 0.0)
         conditions = [
             tuple(sorted({axis_of[key(v)] for v in variables(each) if key(v) in axis_of}))
             for each in _conditions(block.body)
@@ -243,6 +243,12 @@ def _loop(statement: Any, counter: _Counter, kind: Kind | None = None) -> RealLo
 
 def _marked(statement: Any, loops: tuple[RealLoop, ...], counter: _Counter, name: str) -> Place:
     """The block inside of a loop that an instruction takes the place of."""
+    if isinstance(BY_NAME.get(name), RowDot):  # lanes, two rows, and what of the kernel the instruction goes through
+        inside, body = [_loop(statement, counter, Kind.VECTOR)], statement.body
+        while type(body).__name__ == "For":
+            inside.append(_loop(body, counter, Kind.UNROLLED))
+            body = body.body
+        return Place(body, (*loops, *inside), BY_NAME[name])
     if name in BY_NAME:  # lanes, and what shares one
         lane, pair = _loop(statement, counter, Kind.VECTOR), statement.body
         return Place(pair.body, (*loops, lane), BY_NAME[name], pair.loop_var)

@@ -90,9 +90,10 @@ def applies(sch: Schedule, cpu: CpuModel) -> bool:
 
 
 def dot_of(found: Words, cpu: CpuModel) -> RowDot | None:
-    """The instruction that a CPU has for it; None where it has none, or rows that it does not fit."""
-    rows = found.stage.spatial[2]
-    return next((dot for dot in ROW_WORDS if dot.left == found.words and dot.runs_on(cpu) and rows % 2 == 0), None)
+    """The instruction that a CPU has for it; None where it has none, or rows or blocks that it does not fit."""
+    rows, lanes = found.stage.spatial[2], found.stage.spatial[-1]
+    fitting = (dot for dot in ROW_WORDS if dot.left == found.words and dot.lanes == lanes and rows % 2 == 0)
+    return next((dot for dot in fitting if dot.runs_on(cpu)), None)
 
 
 def splits_words(stage: Stage) -> bool:

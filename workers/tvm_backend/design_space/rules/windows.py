@@ -42,7 +42,9 @@ class Depthwise(Rule):
     def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
         """See ``Rule``."""
         found = match(sch)
-        if found is not None and found.factors > 1 and not (found.weights and row_words.applies(sch, cpu)):
+        words = found is not None and found.weights and row_words.applies(sch, cpu)
+        # With a matrix unit, to make words was seen to take longer than they save: both are offered.
+        if found is not None and found.factors > 1 and (cpu.i8_tiles or not words):
             yield from variants(found, cpu)
 
 
