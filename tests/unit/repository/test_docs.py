@@ -221,7 +221,7 @@ def latencies(page: str) -> dict[str, dict[str, str]]:
 
 
 def test_the_readme_has_the_figures_of_the_tables() -> None:
-    section = text("README.md").partition("## How fast")[2].partition("\n## ")[0]
+    section = text("README.md").partition("## How fast")[2].partition("All of these compute in float32")[0]
     rows = re.findall(r"^\| (\w+) \| (.*) \|$", section, re.MULTILINE)[1:]
     machines = ("docs/benchmarks.md", "docs/other-machines/zen4/README.md", "docs/other-machines/xeon.md")
     pages = [latencies(page) for page in machines]
@@ -233,6 +233,24 @@ def test_the_readme_has_the_figures_of_the_tables() -> None:
             latency, best = other.rstrip(")").split(" (")
             others = [float(value) for key, value in page[model].items() if key not in ("untuned", "tunesmith")]
             assert (latency, float(latency), ours) == (page[model][best], min(others), page[model]["tunesmith"])
+
+
+def test_the_readme_has_the_figures_of_narrow_types() -> None:
+    section = text("README.md").partition("All of these compute in float32")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (\w+) \| (.*) \|$", section, re.MULTILINE)[1:]
+    assert len(rows) >= 5
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for line in text("docs/other-machines/amx.md").splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 9:
+            name, ours, *_, other, latency, _, ratio = cells
+            found.setdefault(name.removeprefix("light_"), set()).add(
+                (ours, other, "fails" if ratio == "fails" else latency)
+            )
+    for model, cells in rows:
+        default, bf16, openvino, onnxruntime, int8 = cells.split(" | ")
+        assert found[f"{model} bf16"] == {(bf16, "openvino-default", default)}
+        assert found[f"{model} int8"] == {(int8, "openvino-int8", openvino), (int8, "onnxruntime-int8", onnxruntime)}
 
 
 def test_decisions_are_numbered_without_gaps() -> None:
