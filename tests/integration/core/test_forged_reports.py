@@ -17,6 +17,7 @@ from db.models import Batch, Device, Evaluation, Event, JobTask, Record, Schedul
 from db.queries import champions, fleet
 from db.transactions import enrolment, ownership, refusals, revocations
 from db.transactions.transitions import transition
+from tunesmith.measuring.plausibility import HISTORY
 from tunesmith.messages import BatchReport, Calibration, Confirmation, DeviceReport, EvaluationReport, WireResult
 from tunesmith.signing import Signer
 from tunesmith.states import JobState, WorkState
@@ -181,7 +182,7 @@ def test_times_are_held_against_the_device_that_reports(context: Context) -> Non
     assert reasons(context) == ["implausible", "device"]
     claim(context, winner(1e6 / 1e10))
     assert stored(context) == 1
-    quicker = CALIBRATION.model_copy(update={"peak_flops": 9e10})
+    quicker = CALIBRATION.model_copy(update={"peak_flops": 1.1 * HISTORY * CALIBRATION.peak_flops})
     deliver(context, DeviceReport, device.model_copy(update={"calibration": quicker}).model_dump(mode="json"))
     assert reasons(context)[2:] == ["calibration"]
     with context.readers() as session:
