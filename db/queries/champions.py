@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.orm import Session, load_only
 
+from db.blobs import BlobStore
 from db.models import Event, Job, JobTask, Record, Schedule, TargetRow, WorkloadRow
 from db.queries import models
 from tunesmith.event_kinds import EventKind
@@ -176,3 +178,9 @@ def records_of_tasks(session: Session, job_id: str, tasks: Collection[int]) -> d
     needed = load_only(Record.samples, Record.confirmation, Record.environment)
     found = session.execute(query.where(JobTask.job_id == job_id, JobTask.id.in_(tasks)).options(needed))
     return {task: record for task, record in found}  # noqa: C416  (rows are no pairs to mypy)
+
+
+def program_of(blobs: BlobStore, workload: WorkloadRow) -> str | None:
+    """The program whose blocks a workload's traces name; None where its file is not here."""
+    blob = workload.metaschedule_blob
+    return str(json.loads(blobs.get_bytes(blob))[1]) if blobs.exists(blob) else None

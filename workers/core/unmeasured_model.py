@@ -105,11 +105,8 @@ def _champions(
 
 
 def _program(session: Session, blobs: BlobStore | None, workload: str) -> str | None:
-    """The program that was tuned; None where its file is not here."""
-    blob = by_key.existing(session, WorkloadRow, workload).metaschedule_blob
-    if blobs is None or not blobs.exists(blob):
-        return None
-    return str(json.loads(blobs.get_bytes(blob))[1])
+    """The program that was tuned; None where there are no files."""
+    return None if blobs is None else champions.program_of(blobs, by_key.existing(session, WorkloadRow, workload))
 
 
 def _bodies(task: Extracted, target: Target, settled: set[str | None]) -> list[SketchBody]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from sqlalchemy.orm import Session
 
-from db.blobs import BlobStore
-from db.models import TargetRow, WorkloadRow
+from db.models import TargetRow
 from db.queries import champions, devices
 from db.queries.champions import MeasuredChampion
 from db.queries.jobs import owner_of
@@ -28,18 +26,12 @@ def best(context: Context, caller: Caller, workload: str, target: str | None) ->
         found = next((each for each in champions.measured(session, workload) if fits(each.target)), None)
         if found is not None:
             body = _body(session, caller, found, Source.MEASURED, workload)
-            return body.model_copy(update={"program": _program(context.blobs, found.workload)})
+            return body.model_copy(update={"program": champions.program_of(context.blobs, found.workload)})
         for relative, ratio in champions.relatives(session, workload):
             if fits(relative.target):
                 return _body(session, caller, relative, Source.RESCALED, workload, ratio)
     where = f" on {target}" if target else ""
     raise NotFound(f"no schedule of workload {workload} or of a relative is known{where}", field="hash", value=workload)
-
-
-def _program(blobs: BlobStore, workload: WorkloadRow) -> str | None:
-    """The program whose blocks the workload's traces name."""
-    blob = workload.metaschedule_blob
-    return str(json.loads(blobs.get_bytes(blob))[1]) if blobs.exists(blob) else None
 
 
 def _meant(session: Session, name: str | None, timeout: float) -> Callable[[TargetRow], bool]:
