@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness.contenders import UNTUNED, foreign, precision_of
+from benchmarks.harness.contenders import UNMEASURED, UNTUNED, foreign, precision_of
 from benchmarks.harness.jobs import Tuned
 from benchmarks.harness.kernels import Kernels
 from benchmarks.harness.limits import Peak, least_seconds, share_of_peak
@@ -18,12 +19,13 @@ from tunesmith.arithmetic import FLOAT32_BYTES, NARROW
 from tunesmith.errors import TunesmithError
 from tunesmith.metaschedule import DatabaseRecord
 from tunesmith.names import FLOAT32, INT8
+from tunesmith.options import JobOptions
 from tunesmith.preparation import PLAIN
 from tunesmith.quantize.static_onnx import quantise
 from tunesmith.targets import Target
 from workers.peers.comparison import TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
 from workers.tvm_backend.arguments import random_array
-from workers.tvm_backend.build.local_model import LocalModel
+from workers.tvm_backend.build.local_model import LocalModel, default_preparation
 
 SAMPLES = 16
 """Random inputs that the quantiser sees."""
@@ -40,7 +42,7 @@ class Entry:
     Attributes:
         runtime: what ran, or whose schedule.
         candidates: measured while tuning; None when nothing was tuned.
-        tuned_seconds: wall time of tuning.
+        tuned_seconds: wall time of tuning; from file to library where nothing was measured.
         missing: functions with a choice that got no schedule.
         kernels: of the compiled operator; None where they are not told apart.
     """
@@ -144,11 +146,26 @@ class Comparison:
 
     def enter_as_it_is(self, runtime: str) -> None:
         """Add a contender that is not tuned."""
-        self.enter(runtime, self._untuned if runtime == UNTUNED else self._foreign)
+        unmeasured = self._unmeasured if runtime in UNMEASURED else self._foreign
+        self.enter(runtime, self._untuned if runtime == UNTUNED else unmeasured)
 
     def _untuned(self, name: str) -> tuple[Entry, Peer]:
         peer, _ = self.compile(name, self.local, None)
         return self.entries[name], peer
+
+    def _unmeasured(self, name: str) -> tuple[Entry, Peer]:
+        """As ``tunesmith compile`` does it without a log, where nothing is known."""
+        from workers.core.unmeasured_model import records, schedules
+
+        started, precision = time.perf_counter(), precision_of(name)
+        preparation = default_preparation(str(self.file), self.target, JobOptions(precision=precision))
+        local = LocalModel(str(self.file_in(precision)), {}, self.subfolder(name), preparation)
+        if precision != FLOAT32:
+            self._narrow.add(name)
+        found = records(schedules(local.module, self.target, None), self.target)
+        peer, missing = self.compile(name, local, found)
+        seconds = time.perf_counter() - started
+        return replace(self.entries[name], tuned_seconds=seconds, missing=len(missing)), peer
 
     def _foreign(self, name: str) -> tuple[Entry, Peer]:
         return self.entries[name], foreign(name, self.file_in(precision_of(name)))

@@ -12,22 +12,26 @@ from workers.peers.comparison import FOREIGN, Peer
 UNTUNED, TUNESMITH = "untuned", "tunesmith"
 METASCHEDULE = ("metaschedule-64", "metaschedule-16")
 """With its default of 64 candidates a round, and with 16, which reach every task of a model sooner."""
+UNMEASURED = {f"{TUNESMITH}-unmeasured": TUNESMITH, f"{TUNESMITH}-{BF16}-unmeasured": f"{TUNESMITH}-{BF16}"}
+"""Compiled without a log, with nothing known: by name, the tuner that has the same precision."""
 DEFAULT = "default"
 """The precision that a runtime chooses by itself."""
 PRECISIONS = {
     f"{TUNESMITH}-{BF16}": BF16,
     f"{TUNESMITH}-{INT8}": INT8,
+    f"{TUNESMITH}-{BF16}-unmeasured": BF16,
     f"onnxruntime-{INT8}": INT8,
     f"openvino-{DEFAULT}": DEFAULT,
     f"openvino-{INT8}": INT8,
     f"torch-{BF16}": BF16,
 }
 """Of contenders whose name says it; all others compute in float32. Those in int8 run one quantised file."""
-OURS = (TUNESMITH, f"{TUNESMITH}-{BF16}", f"{TUNESMITH}-{INT8}")
-TUNERS = (*OURS, *METASCHEDULE)
+JOBS = (TUNESMITH, f"{TUNESMITH}-{BF16}", f"{TUNESMITH}-{INT8}")
+OURS = (*JOBS, *UNMEASURED)
+TUNERS = (*JOBS, *METASCHEDULE)
 CONTENDERS = (UNTUNED, TUNESMITH, *METASCHEDULE, *FOREIGN, f"openvino-{DEFAULT}")
 """Who takes part where nobody is named."""
-KNOWN = tuple(dict.fromkeys((*CONTENDERS, *PRECISIONS)))
+KNOWN = tuple(dict.fromkeys((*CONTENDERS, *PRECISIONS, *UNMEASURED)))
 READERS = {
     "onnx": {
         **FOREIGN,

@@ -59,14 +59,31 @@ def measure(
     Raises:
         MeasurementFailed: a library does not run.
     """
+    found = calls(libraries, inputs, threads, folder, repeats, processes=processes)
+    return {name: summed(each, mains[name]) for name, each in found.items()}
+
+
+def calls(
+    libraries: Mapping[str, Path],
+    inputs: Path,
+    threads: int,
+    folder: Path,
+    repeats: int = REPEATS,
+    *,
+    processes: int,
+) -> dict[str, list[tuple[str, list[float]]]]:
+    """By library, the kernels of one run in their order, each with the samples of all processes in seconds.
+
+    The arguments and errors are those of :func:`measure`.
+    """
     job = Job({name: str(path) for name, path in libraries.items()}, str(inputs), threads, repeats)
     found: dict[str, list[tuple[str, list[float]]]] = {}
     for _ in range(processes):
-        for name, calls in ask(CHILD, job, folder, TIMING_SECONDS, "the kernels could not be timed").items():
-            known = found.setdefault(name, [(kernel, []) for kernel, _ in calls])
-            for (_, samples), (_, more) in zip(known, calls, strict=True):
+        for name, own in ask(CHILD, job, folder, TIMING_SECONDS, "the kernels could not be timed").items():
+            known = found.setdefault(name, [(kernel, []) for kernel, _ in own])
+            for (_, samples), (_, more) in zip(known, own, strict=True):
                 samples += more
-    return {name: summed(calls, mains[name]) for name, calls in found.items()}
+    return found
 
 
 def summed(calls: Sequence[tuple[str, Sequence[float]]], mains: Set[str]) -> Kernels:

@@ -13,7 +13,7 @@ import typer
 
 from benchmarks.harness.progress import progress_of
 from benchmarks.harness.report import Report, Row, setup, table, write
-from benchmarks.models import narrow
+from benchmarks.models import narrow, unmeasured
 
 if TYPE_CHECKING:
     from benchmarks.harness.comparison import Entry
@@ -43,7 +43,8 @@ def run(
         typer.Option(
             "--with",
             help="Runtimes, separated by commas; with a precision: tunesmith-bf16, tunesmith-int8, onnxruntime-int8, "
-            "openvino-default, openvino-int8, torch-bf16 (default: all in float32, and openvino-default).",
+            "openvino-default, openvino-int8, torch-bf16; without measurements: tunesmith-unmeasured, "
+            "tunesmith-bf16-unmeasured (default: all in float32, and openvino-default).",
         ),
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads per run (default: all cores).")] = None,
@@ -153,9 +154,11 @@ def _summary(outcomes: Sequence[ModelOutcome]) -> str:
         "PyTorch is eager.\n"
         "- `share of peak`: share of the machine's limit in the precision that the name says. Operations are those of "
         "the plain algorithms, so Winograd's convolution counts for more than it does.\n"
-        "- `without schedule`: tunable functions without a schedule at the end.",
+        "- `without schedule`: tunable functions without a schedule at the end.\n"
+        "- Those that are `unmeasured` were compiled as `tunesmith compile` does it without a log, with nothing known; "
+        "`tuned for s` is then the time from file to library.",
     ]
-    found = [*map(_verdict, outcomes), narrow.text(outcomes)]
+    found = [*map(_verdict, outcomes), narrow.text(outcomes), unmeasured.text(outcomes)]
     return "\n\n".join(lines + [each for each in found if each])
 
 

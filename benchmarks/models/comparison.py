@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.harness import jobs
 from benchmarks.harness.comparison import Compared, Comparison, Entry
-from benchmarks.harness.contenders import OURS, TUNERS, precision_of
+from benchmarks.harness.contenders import JOBS, TUNERS, precision_of
 from benchmarks.harness.jobs import Request, Tuned
 from benchmarks.harness.progress import Progress
 from benchmarks.models import tune_relax, zoo
@@ -90,7 +90,7 @@ def _tuned(name: str, comparison: Comparison, plan: ModelsPlan) -> tuple[Entry, 
 
 def _tune(name: str, comparison: Comparison, plan: ModelsPlan) -> Tuned:
     folder = comparison.subfolder(name)
-    if name in OURS:
+    if name in JOBS:
         precision = precision_of(name)
         request = Request(plan.target, plan.seed, None, plan.seconds, precision=precision)
         return jobs.tune(comparison.file_in(precision), request, folder)

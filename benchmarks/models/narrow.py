@@ -52,6 +52,12 @@ def races(medians: Sequence[float], passes: int) -> tuple[float, ...]:
     return tuple(statistics.median(medians[at : at + passes]) for at in range(0, len(medians), passes))
 
 
+def by_race(one: Entry, other: Entry, passes: int) -> tuple[float, ...]:
+    """The latency of one over the other's, of each race that both ran in."""
+    mine, theirs = (races(entry.result.medians, passes) for entry in (one, other))
+    return tuple(mine[at] / theirs[at] for at in range(min(len(mine), len(theirs))))
+
+
 def verdicts(outcomes: Sequence[ModelOutcome]) -> list[Verdict]:
     """One for each model and precision in which both sides have a latency."""
     found = []
@@ -59,7 +65,7 @@ def verdicts(outcomes: Sequence[ModelOutcome]) -> list[Verdict]:
         for entry in outcome.entries:
             precision = precision_of(entry.runtime)
             if entry.runtime in OURS and precision in THEIRS and entry.result.latency:
-                peer = _fastest([e for e in outcome.entries if _is_peer(e, precision)])
+                peer = _fastest([e for e in outcome.entries if is_peer(e, precision)])
                 if peer is not None:
                     found.append(_verdict(outcome, entry, peer))
     return found
@@ -83,7 +89,8 @@ def text(outcomes: Sequence[ModelOutcome]) -> str:
     return "\n".join(lines)
 
 
-def _is_peer(entry: Entry, precision: str) -> bool:
+def is_peer(entry: Entry, precision: str) -> bool:
+    """True for another runtime that our narrow precision is compared with."""
     return entry.runtime not in OURS and precision_of(entry.runtime) in THEIRS[precision]
 
 
@@ -93,13 +100,12 @@ def _fastest(entries: Sequence[Entry]) -> Entry | None:
 
 
 def _verdict(outcome: ModelOutcome, ours: Entry, peer: Entry) -> Verdict:
-    mine, theirs = (races(entry.result.medians, outcome.passes) for entry in (ours, peer))
     own = next((e.result.latency for e in outcome.entries if e.runtime == TUNESMITH), None)
     latency = ours.result.latency
     return Verdict(
         outcome.model,
         ours.runtime,
         peer.runtime,
-        tuple(mine[at] / theirs[at] for at in range(min(len(mine), len(theirs)))),
+        by_race(ours, peer, outcome.passes),
         latency / own if own and latency else None,
     )
