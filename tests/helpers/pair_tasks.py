@@ -138,17 +138,20 @@ def convolution(
     inner: int = LANES,
     groups: int = 1,
     lanes: int = LANES,
+    spare: int = 0,
     **options: bool,
 ) -> Extracted:
-    """A convolution from blocks of ``inner`` channels to ones of ``lanes``; ``image`` is N, blocks, H, W."""
+    """A convolution from blocks of ``inner`` channels to ones of ``lanes``; ``image`` is N, blocks, H, W.
+
+    ``spare`` blocks more are computed than the result has.
+    """
     n, blocks, height, width = image
     high = extent(height, kernel[0], stride[0], padding[0::2], dilation[0])
     wide = extent(width, kernel[1], stride[1], padding[1::2], dilation[1])
-    shapes = [(*image, inner), (outs, blocks // groups, *kernel, inner // 2, lanes, 2)]
+    shapes = [(*image, inner), (outs + spare, blocks // groups, *kernel, inner // 2, lanes, 2)]
     compute = conv2d_pairs if groups == 1 else group_conv2d_pairs
-    return product(
-        shapes, compute, (stride, padding, dilation), (1, outs, 1, 1, lanes), (n, outs, high, wide, lanes), **options
-    )
+    given = (stride, padding, dilation, *([outs] if spare else []))
+    return product(shapes, compute, given, (1, outs, 1, 1, lanes), (n, outs, high, wide, lanes), **options)
 
 
 def arguments(task: Extracted) -> tuple[TensorSpec, ...]:

@@ -15,6 +15,8 @@ from pair_tasks import ZNVER4, between, check, convolution, dense, depthwise, of
 
 import tvm  # isort: skip
 from tvm import topi  # isort: skip
+from tvm.s_tir import SBlock  # isort: skip
+from tvm_ffi import structural_walk  # isort: skip
 
 from workers.tvm_backend import tir
 from workers.tvm_backend.design_space.rules.row_words import DepthwiseWords
@@ -65,6 +67,20 @@ def test_convolutions(
 ) -> None:
     task = convolution(image, outs, kernel, stride, padding, dilation, inner, residual=residual, rounded=rounded)
     assert check(task) >= 2
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_spare_blocks_are_computed_and_not_written(kernel: int) -> None:
+    task = convolution((1, 2, 5, 13), 3, (kernel, kernel), padding=(kernel // 2,) * 4, spare=1)
+    assert check(task) >= 2
+    for mod in rule_checks.scheduled(task, ZNVER4, each=2):
+        found: list[SBlock] = []
+        structural_walk(mod["main"].body, (SBlock, found.append))
+        last = str(mod["main"].params[-1].name)
+        (writes,) = [
+            block for block in found if any(str(each.source.name) == last for each in block.writes) and block.iter_vars
+        ]
+        assert [int(each.dom.extent) for each in writes.iter_vars][1] == 3, "no store behind the end of the result"
 
 
 def test_convolutions_of_groups() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import exported
 import ml_dtypes
@@ -15,6 +17,7 @@ from encoders import Encoder, save
 from layout_nets import shuffled
 from small_nets import Array, Net, blocks, by_onnxruntime, calls, residual_trunk, run_network, wide_trunk
 
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.preparation import Preparation
 from workers.tvm_backend.warm import warm
 
@@ -28,7 +31,9 @@ from workers.tvm_backend.arguments import dtype_of  # noqa: E402
 from workers.tvm_backend.dot.bits import rounded  # noqa: E402
 from workers.tvm_backend.export import script  # noqa: E402
 from workers.tvm_backend.frontends import import_model  # noqa: E402
-from workers.tvm_backend.passes import fold_constants, pipeline  # noqa: E402
+from workers.tvm_backend.passes import fold_constants, ordering, pipeline  # noqa: E402
+from workers.tvm_backend.passes.layout.blocks import Blocks, computed_blocks  # noqa: E402
+from workers.tvm_backend.passes.layout.narrow_compute import max_pool2d_bits  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -71,6 +76,44 @@ def test_every_map_is_stored_as_bits(case: Case) -> None:
     main = tir.load_module(case.made.module)["main"]
     kinds = {str(each.var.ty.dtype) for block in main.body.blocks for each in block.bindings[:-1]}
     assert kinds == {"uint16"}
+
+
+VALUES = np.array([0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 1e-40, -1e-40, 3e38, -3e38, np.inf, -np.inf, np.nan], np.float32)
+
+
+@pytest.mark.parametrize("padding", [(0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 2, 3)])
+@pytest.mark.parametrize("special", [False, True])
+def test_the_largest_of_bits_is_that_of_the_numbers(padding: tuple[int, int, int, int], special: bool) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.choice(VALUES if special else VALUES[:-3], (1, 2, 9, 11, 16))
+    shape = [1, 2, (9 + padding[0] + padding[2] - 3) // 2 + 1, (11 + padding[1] + padding[3] - 3) // 2 + 1, 16]
+    windows = [3, 3], [2, 2], list(padding), [1, 1]
+
+    def pooled(compute: Callable[..., Any], given: Array) -> Array:
+        source = te.placeholder(given.shape, str(given.dtype))
+        function = te.create_prim_func([source, compute(source, *windows, shape)])
+        arrays = [tvm.runtime.tensor(given), tvm.runtime.tensor(np.zeros(shape, np.float32))]
+        tvm.compile(function, target="llvm")(*arrays)
+        return arrays[1].numpy()
+
+    bits = x.astype(ml_dtypes.bfloat16)
+    bits[np.isnan(x)] = np.nan
+    right = pooled(ordering.max_pool, bits.astype(np.float32))
+    np.testing.assert_array_equal(pooled(max_pool2d_bits, bits.view(np.uint16)), right)
+
+
+def test_one_block_more_is_computed_where_a_tile_would_have_one_vector(tmp_path: Path) -> None:
+    cpu = CpuModel()
+    counts = {(count, columns): computed_blocks(count, columns, cpu) for count in (3, 16, 63) for columns in (7, 13)}
+    assert {key: made for key, made in counts.items() if made != key[0]} == {(63, 13): 64}
+    assert computed_blocks(63, 13, cpu, Blocks(32)) == 63, "tiles of a matrix unit are filled otherwise"
+    net = Net(1, 16, 3, 13)
+    y = net.op("Relu", net.conv(net.op("Relu", net.conv("x", 32, 1)), 1000, 1))
+    path = net.save(tmp_path / "model.onnx", net.conv(net.op("GlobalAveragePool", y), 24, 1))
+    made = pipeline.prepare(import_model.import_model(path, "onnx"), BF16)
+    assert any(each.shape[0] == 64 for each in made.params.values()), "weights of 63 blocks are filled up"
+    x = net.rng.standard_normal((1, 16, 3, 13)).astype(np.float32)
+    close(run_network(made, x)[0], by_onnxruntime(path, x)[0], 1e-2)
 
 
 def test_results_are_within_a_hundredth_of_float32(case: Case) -> None:

@@ -14,6 +14,9 @@ BITS = "uint16"
 """Type that holds them."""
 QUIET_NAN, INFINITY = 0x7FC0, 0x7F800000
 """Bits of a bfloat16 and of a float32."""
+SIGN = 0x8000
+LEAST_KEY = 0xFF80 ^ 0xFFFF
+"""What minus infinity is in order."""
 PAIR = 2
 """Values in a 32-bit lane."""
 
@@ -32,6 +35,18 @@ def rounded(value: Any) -> Any:
     # It is written as TVM simplifies it, so that a rule knows it again.
     is_nan = tirx.LT(tirx.const(INFINITY, "uint32"), whole & tirx.const(0x7FFFFFFF, "uint32"))
     return tirx.Select(is_nan, tirx.const(QUIET_NAN, "uint32"), nearest).astype(BITS)
+
+
+def in_order(bits: Any) -> Any:
+    """Bits as a whole number in the order of what they stand for: those of negative numbers are in the opposite one."""
+    negative = tirx.const(0, BITS) - (bits >> tirx.const(15, BITS))
+    return bits ^ (negative | tirx.const(SIGN, BITS))
+
+
+def of_order(key: Any) -> Any:
+    """Inverse of :func:`in_order`."""
+    negative = (key >> tirx.const(15, BITS)) - tirx.const(1, BITS)
+    return key ^ (negative | tirx.const(SIGN, BITS))
 
 
 def widened_load(expression: Any) -> Any | None:

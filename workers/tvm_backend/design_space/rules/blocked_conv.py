@@ -218,7 +218,12 @@ def _schedule(sch: Schedule, plan: BlockedConvPlan) -> None:
     copies = padding.copies(sch, block)
     rounded = rounding.find(sch, block) if plan.matrix else None
     last = fold(sch, block, rounded)
-    written = sch.cache_write(block, 0, "local")
+    if last is not None and _is_cut(sch, block, last):
+        # TVM would inline what follows without a bound. A stage of its own gets one.
+        sch.set_scope(block, 0, "local")
+        written, last = sch.get_sblock(last), None
+    else:
+        written = sch.cache_write(block, 0, "local")
     moved = sch.cache_write(block, 0, "local") if plan.matrix else None
     loops = _tile(sch, block, plan)
     if moved is not None:
@@ -237,6 +242,12 @@ def _schedule(sch: Schedule, plan: BlockedConvPlan) -> None:
         in_tiles(sch, block, moved, 3, loops.reduction, TileLoops(tuple(around), rows), plan.matrix)
     else:
         accumulate(sch, block, loops.reduction, 5, plan.dot)
+
+
+def _is_cut(sch: Schedule, block: Any, last: str) -> bool:
+    """Whether what follows takes the first blocks of channels alone."""
+    mine, its = (sch.get(each).writes[0].source.shape for each in (block, sch.get_sblock(last)))
+    return len(mine) == len(its) and int(mine[1]) != int(its[1])
 
 
 def _tile(sch: Schedule, block: Any, plan: BlockedConvPlan) -> TiledLoops:

@@ -11,12 +11,16 @@ from dataclasses import dataclass
 
 from tvm import relax
 
+from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.codes import WEIGHTS
 from workers.tvm_backend.dot.intrinsics import GROUPS
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.conv_problem import Convolution
 from workers.tvm_backend.passes.layout.expressions import Binding, map_shape, operator
+
+MIN_SPARED = 15
+"""Blocks from which one more takes little time."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,23 @@ class Blocks:
     def of(self, found: Convolution) -> tuple[int, int]:
         """Channels of a block of a convolution's input, and of its result."""
         return self.lanes(found.source[1]), self.lanes(len(found.weight))
+
+
+def computed_blocks(count: int, columns: int, cpu: CpuModel, blocks: Blocks = Blocks()) -> int:
+    """Blocks of output channels that a narrow product computes: one more where its tile would have a single vector.
+
+    A step with one vector loads a value for each multiplication, and CPUs load no faster than they multiply. It happens
+    where neither the blocks nor the columns have small factors, as with 1000 channels and 13 columns.
+
+    Args:
+        count: blocks of the result.
+        columns: columns of the result.
+        blocks: those of the maps; a matrix unit has other tiles.
+    """
+    pixels = next(each for each in range(min(columns, cpu.max_pixels), 0, -1) if columns % each == 0)
+    most = min(int(cpu.tile_slack * cpu.registers) // pixels, cpu.max_vectors)
+    single = most > 1 and all(count % vectors for vectors in range(2, most + 1))
+    return count + 1 if single and count >= MIN_SPARED and blocks.widest == LANES else count
 
 
 def depth_of_tiles(bf16: bool) -> int:

@@ -13,6 +13,7 @@ from workers.tvm_backend.dot.codes import CODES, decoded, encoded
 from workers.tvm_backend.passes.layout.compute import (
     convolved,
     depthwise_conv2d_blocked,
+    first_blocks,
     in_groups,
     in_order,
     interleaved,
@@ -39,6 +40,7 @@ def conv2d_quads(
     stride: tuple[int, int],
     padding: tuple[int, int, int, int],
     dilation: tuple[int, int],
+    blocks: int | None = None,
 ) -> te.Tensor:
     """Convolution of one group: sums of codes times weights.
 
@@ -47,11 +49,13 @@ def conv2d_quads(
         w: int8 [OB, CB, KH, KW, inner / 4, co, 4].
         stride, dilation: stride and dilation of height and width.
         padding: top, left, bottom, right.
+        blocks: of the result, OB at most; None: as many.
 
     Returns:
-        int32 [N, OB, Y, X, co].
+        int32 [N, blocks, Y, X, co].
     """
-    return convolved(padded(x, padding, _code(zero)), w, stride, dilation, in_order, "conv2d_quads")
+    sums = convolved(padded(x, padding, _code(zero)), w, stride, dilation, in_order, "conv2d_quads")
+    return first_blocks(sums, blocks)
 
 
 def group_conv2d_quads(

@@ -17,6 +17,7 @@ from workers.tvm_backend.dot.codes import CODES, WEIGHTS
 from workers.tvm_backend.dot.intrinsics import GROUPS
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import byte_compute, compute, grids, operators, packing, row_words
+from workers.tvm_backend.passes.layout.blocks import computed_blocks
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.conv_problem import Convolution
 from workers.tvm_backend.passes.layout.expressions import map_shape, operator, shape
@@ -151,15 +152,17 @@ def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.E
     else:
         blocked = codes.blocked is not None or found.source[1] >= LANES
         source = values.blocked_codes(data) if blocked else values.emit(compute.to_blocked, codes.plain, QUAD)
-        packed = packing.conv2d_quads(numbers, inner if blocked else QUAD, outs)
-        function = byte_compute.conv2d_quads
+        blocks = -(-len(numbers) // outs)
+        every = computed_blocks(blocks, found.columns, values.cpu, values.blocks)
+        packed = packing.conv2d_quads(numbers, inner if blocked else QUAD, outs, every)
+        function, options = byte_compute.conv2d_quads, (*options, blocks)
     sums = values.emit_product(function, source, fold_constants.to_constant(packed), zero, *options)
     zeros, steps = (
         fold_constants.to_constant(packing.in_blocks(e, outs)) for e in _folded(codes.grid, numbers, scales)
     )
     if computed is not None:
-        every = packing.in_blocks(numbers.reshape(len(numbers), -1).sum(axis=1, dtype=np.int32), outs)
-        zeros = _added(values, zero, every)
+        of_weights = packing.in_blocks(numbers.reshape(len(numbers), -1).sum(axis=1, dtype=np.int32), outs)
+        zeros = _added(values, zero, of_weights)
     return _times(values, values.call(byte_compute.scaled_map, sums, zeros, steps), shifted)
 
 

@@ -98,6 +98,12 @@ def convolved(
     return te.compute((n, outs, out_h, out_w, lanes), value, name=name)
 
 
+def first_blocks(x: te.Tensor, blocks: int | None) -> te.Tensor:
+    """The first blocks of channels of a map [N, CB, H, W, lanes]; the map itself where it has no more."""
+    n, every, *rest = (int(extent) for extent in x.shape)
+    return x if blocks in (None, every) else te.compute((n, blocks, *rest), lambda *at: x(*at), name=f"{x.op.name}_cut")
+
+
 def multiplied(value: Any, other: Any) -> Any:
     """A value times one of its own type, or one of the bits of bfloat16; of bytes the product is an int32."""
     if str(other.dtype) == BITS:

@@ -13,7 +13,7 @@ from workers.tvm_backend.dot.bits import PAIR
 from workers.tvm_backend.dot.unit import MIN_ROWS
 from workers.tvm_backend.passes import fold_constants
 from workers.tvm_backend.passes.layout import coded, compute, narrow_compute, packing, row_words, winograd
-from workers.tvm_backend.passes.layout.blocks import Blocks
+from workers.tvm_backend.passes.layout.blocks import Blocks, computed_blocks
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.conv_problem import Convolution
 from workers.tvm_backend.passes.layout.expressions import map_shape, operator, shape, size
@@ -123,8 +123,10 @@ def _in_pairs(values: Values, call: relax.Call, found: Convolution) -> relax.Cal
         source, inner = values.rounded(values.blocked(data)), lanes
     else:
         source, inner = values.emit(narrow_compute.to_pairs, values.plain(data)), PAIR
-    weight = values.packed.of(call.args[1], packing.conv2d_pairs, inner, outs)
-    return values.call_product(narrow_compute.conv2d_pairs, source, weight, *options)
+    blocks = -(-len(found.weight) // outs)
+    computed = computed_blocks(blocks, found.columns, values.cpu, values.blocks)
+    weight = values.packed.of(call.args[1], packing.conv2d_pairs, inner, outs, computed)
+    return values.call_product(narrow_compute.conv2d_pairs, source, weight, *options, blocks)
 
 
 def depthwise_rows(values: Values, call: relax.Expr) -> relax.Expr | None:

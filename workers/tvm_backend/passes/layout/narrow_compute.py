@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from tvm import relax, te
+from tvm import relax, te, tirx
 
-from workers.tvm_backend.dot.bits import PAIR, rounded, widened
+from workers.tvm_backend.dot.bits import BITS, LEAST_KEY, PAIR, of_order, rounded, widened
+from workers.tvm_backend.dot.bits import in_order as in_order_of_bits
+from workers.tvm_backend.passes import ordering
 from workers.tvm_backend.passes.layout.compute import (
     convolved,
+    first_blocks,
     in_groups,
     in_order,
     interleaved,
@@ -41,8 +44,38 @@ def to_pairs(x: te.Tensor) -> te.Tensor:
     return te.compute(pairs.shape, lambda *at: rounded(pairs(*at)), name="to_pairs")
 
 
+def max_pool2d_bits(
+    x: te.Tensor,
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    shape: tuple[int, ...],
+) -> te.Tensor:
+    """The largest element of each window, found among whole numbers; NaN where the window has one.
+
+    Args:
+        x: bfloat16 [N, CB, H, W, lanes] whose NaN have no sign, as ``to_bf16`` makes them.
+        window, strides, dilation: of height and width.
+        padding: top, left, bottom, right.
+        shape: of the result.
+
+    Returns:
+        float32 [N, CB, Y, X, lanes].
+    """
+    keys = te.compute(x.shape, lambda *at: in_order_of_bits(x(*at)), name="keys")
+    found = ordering.max_pool(keys, window, strides, padding, dilation, shape)
+    least = tirx.const(LEAST_KEY, BITS)  # a window may lie in the padding
+    return te.compute(shape, lambda *at: widened(of_order(tirx.Max(found(*at), least))), name="max_pool2d_bits")
+
+
 def conv2d_pairs(
-    x: te.Tensor, w: te.Tensor, stride: tuple[int, int], padding: tuple[int, int, int, int], dilation: tuple[int, int]
+    x: te.Tensor,
+    w: te.Tensor,
+    stride: tuple[int, int],
+    padding: tuple[int, int, int, int],
+    dilation: tuple[int, int],
+    blocks: int | None = None,
 ) -> te.Tensor:
     """Convolution of one group, summed in float32.
 
@@ -51,11 +84,12 @@ def conv2d_pairs(
         w: bfloat16 [OB, CB, KH, KW, inner / 2, co, 2].
         stride, dilation: stride and dilation of height and width.
         padding: top, left, bottom, right.
+        blocks: of the result, OB at most; None: as many.
 
     Returns:
-        float32 [N, OB, Y, X, co].
+        float32 [N, blocks, Y, X, co].
     """
-    return convolved(_wide(padded(x, padding)), w, stride, dilation, in_order, "conv2d_pairs")
+    return first_blocks(convolved(_wide(padded(x, padding)), w, stride, dilation, in_order, "conv2d_pairs"), blocks)
 
 
 def group_conv2d_pairs(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tvm import relax
 
 from workers.tvm_backend.passes import fold_constants
-from workers.tvm_backend.passes.layout import packing
+from workers.tvm_backend.passes.layout import narrow_compute, packing
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.expressions import Shape, map_shape, operator, shape
 from workers.tvm_backend.passes.layout.values import Values
@@ -54,7 +54,13 @@ def _divide(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | No
 
 
 def _max_pool(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
-    return _pool(relax.op.nn.max_pool2d, values, call)
+    """On bits where maps are stored so: to widen each element, for each window that it is in, takes longer."""
+    made = _pool(relax.op.nn.max_pool2d, values, call)
+    if made is None or not values.algorithms.bf16:
+        return made
+    shape = tuple(int(extent) for extent in values.builder.normalize(made).ty.shape.values)
+    source = values.rounded(values.blocked(call.args[0]))
+    return values.call(narrow_compute.max_pool2d_bits, source, *windows(call), shape)
 
 
 def _avg_pool(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:
@@ -69,9 +75,13 @@ def _pool(make: Callable[..., relax.Call], values: Values, call: relax.Call) -> 
 
 def pooled(make: Callable[..., relax.Call], data: relax.Expr, call: relax.Call) -> relax.Expr:
     """The pool that ``call`` is, of a map in blocks."""
+    return make(data, *windows(call), bool(call.attrs.ceil_mode), bool(call.attrs.count_include_pad), _layout(data))
+
+
+def windows(call: relax.Call) -> list[tuple[int, ...]]:
+    """Extents, strides, padding and dilation of a pool's windows."""
     attrs = call.attrs
-    window = [tuple(int(v) for v in each) for each in (attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)]
-    return make(data, *window, bool(attrs.ceil_mode), bool(attrs.count_include_pad), _layout(data))
+    return [tuple(int(v) for v in each) for each in (attrs.pool_size, attrs.strides, attrs.padding, attrs.dilation)]
 
 
 def _adaptive_pool(values: Values, var: relax.Var, call: relax.Call) -> relax.Expr | None:

@@ -35,9 +35,13 @@ class Packed:
         return self._made[key]
 
 
-def conv2d_weight(weight: Array, inner: int, lanes: int = LANES) -> Array:
-    """[O, C, KH, KW] as [ceil(O / lanes), ceil(C / inner), KH, KW, inner, lanes]; zeros are added."""
-    full = _filled(_filled(weight, 0, lanes, 0.0), 1, inner, 0.0)
+def conv2d_weight(weight: Array, inner: int, lanes: int = LANES, blocks: int | None = None) -> Array:
+    """[O, C, KH, KW] as [ceil(O / lanes), ceil(C / inner), KH, KW, inner, lanes]; zeros are added.
+
+    Args:
+        blocks: of output channels, where there are to be more.
+    """
+    full = _filled(_filled(weight, 0, lanes if blocks is None else blocks * lanes, 0.0), 1, inner, 0.0)
     outs, channels, kh, kw = full.shape
     return np.transpose(full.reshape(outs // lanes, lanes, channels // inner, inner, kh, kw), (0, 2, 4, 5, 3, 1))
 
@@ -55,9 +59,9 @@ def group_weight(weight: Array, groups: int, joined: int, inner: int = LANES, la
     return conv2d_weight(full.reshape(outs, joined * channels, kh, kw), inner, lanes)
 
 
-def conv2d_pairs(weight: Array, inner: int, lanes: int = LANES) -> Array:
+def conv2d_pairs(weight: Array, inner: int, lanes: int = LANES, blocks: int | None = None) -> Array:
     """[O, C, KH, KW] as bfloat16 bits [ceil(O / lanes), ceil(C / inner), KH, KW, inner / 2, lanes, 2]; zeros added."""
-    return _pairs(conv2d_weight(weight, inner, lanes))
+    return _pairs(conv2d_weight(weight, inner, lanes, blocks))
 
 
 def group_pairs(weight: Array, groups: int, joined: int, inner: int = LANES, lanes: int = LANES) -> Array:
@@ -80,9 +84,9 @@ def panel_pairs(weight: Array, lanes: int) -> Array:
     return _pairs(panels(weight, lanes))
 
 
-def conv2d_quads(weight: Array, inner: int, lanes: int = LANES) -> Array:
+def conv2d_quads(weight: Array, inner: int, lanes: int = LANES, blocks: int | None = None) -> Array:
     """int8 [O, C, KH, KW] as [ceil(O / lanes), ceil(C / inner), KH, KW, inner / 4, lanes, 4]; zeros are added."""
-    return _grouped(conv2d_weight(weight, inner, lanes), GROUPS[WEIGHTS])
+    return _grouped(conv2d_weight(weight, inner, lanes, blocks), GROUPS[WEIGHTS])
 
 
 def group_quads(weight: Array, groups: int, joined: int, inner: int = LANES, lanes: int = LANES) -> Array:
