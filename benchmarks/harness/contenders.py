@@ -12,7 +12,11 @@ from workers.peers.comparison import FOREIGN, Peer
 UNTUNED, TUNESMITH = "untuned", "tunesmith"
 METASCHEDULE = ("metaschedule-64", "metaschedule-16")
 """With its default of 64 candidates a round, and with 16, which reach every task of a model sooner."""
-UNMEASURED = {f"{TUNESMITH}-unmeasured": TUNESMITH, f"{TUNESMITH}-{BF16}-unmeasured": f"{TUNESMITH}-{BF16}"}
+UNMEASURED = {
+    f"{TUNESMITH}-unmeasured": TUNESMITH,
+    f"{TUNESMITH}-{BF16}-unmeasured": f"{TUNESMITH}-{BF16}",
+    f"{TUNESMITH}-{INT8}-unmeasured": f"{TUNESMITH}-{INT8}",
+}
 """Compiled without a log, with nothing known: by name, the tuner that has the same precision."""
 DEFAULT = "default"
 """The precision that a runtime chooses by itself."""
@@ -20,6 +24,7 @@ PRECISIONS = {
     f"{TUNESMITH}-{BF16}": BF16,
     f"{TUNESMITH}-{INT8}": INT8,
     f"{TUNESMITH}-{BF16}-unmeasured": BF16,
+    f"{TUNESMITH}-{INT8}-unmeasured": INT8,
     f"onnxruntime-{INT8}": INT8,
     f"openvino-{DEFAULT}": DEFAULT,
     f"openvino-{INT8}": INT8,

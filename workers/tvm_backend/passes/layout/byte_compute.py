@@ -49,7 +49,7 @@ def conv2d_quads(
         w: int8 [OB, CB, KH, KW, inner / 4, co, 4].
         stride, dilation: stride and dilation of height and width.
         padding: top, left, bottom, right.
-        blocks: of the result, OB at most; None: as many.
+        blocks: blocks of the result, OB at most; None: as many.
 
     Returns:
         int32 [N, blocks, Y, X, co].

@@ -56,9 +56,9 @@ def max_pool2d_bits(
 
     Args:
         x: bfloat16 [N, CB, H, W, lanes] whose NaN have no sign, as ``to_bf16`` makes them.
-        window, strides, dilation: of height and width.
+        window, strides, dilation: those of height and width.
         padding: top, left, bottom, right.
-        shape: of the result.
+        shape: extents of the result.
 
     Returns:
         float32 [N, CB, Y, X, lanes].
@@ -84,7 +84,7 @@ def conv2d_pairs(
         w: bfloat16 [OB, CB, KH, KW, inner / 2, co, 2].
         stride, dilation: stride and dilation of height and width.
         padding: top, left, bottom, right.
-        blocks: of the result, OB at most; None: as many.
+        blocks: blocks of the result, OB at most; None: as many.
 
     Returns:
         float32 [N, blocks, Y, X, co].

@@ -39,7 +39,7 @@ def conv2d_weight(weight: Array, inner: int, lanes: int = LANES, blocks: int | N
     """[O, C, KH, KW] as [ceil(O / lanes), ceil(C / inner), KH, KW, inner, lanes]; zeros are added.
 
     Args:
-        blocks: of output channels, where there are to be more.
+        blocks: blocks of output channels, where there are to be more.
     """
     full = _filled(_filled(weight, 0, lanes if blocks is None else blocks * lanes, 0.0), 1, inner, 0.0)
     outs, channels, kh, kw = full.shape
