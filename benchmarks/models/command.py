@@ -43,8 +43,8 @@ def run(
         typer.Option(
             "--with",
             help="Runtimes, separated by commas; with a precision: tunesmith-bf16, tunesmith-int8, onnxruntime-int8, "
-            "openvino-default, openvino-int8, torch-bf16; without measurements: tunesmith-unmeasured, "
-            "tunesmith-bf16-unmeasured, tunesmith-int8-unmeasured (default: all in float32, and openvino-default).",
+            "openvino-default, openvino-int8, torch-bf16; ours without a measurement end in -unmeasured (default: all "
+            "in float32, and openvino-default).",
         ),
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads per run (default: all cores).")] = None,
