@@ -20,7 +20,7 @@ from tunesmith.errors import TunesmithError
 from tunesmith.metaschedule import DatabaseRecord
 from tunesmith.names import FLOAT32, INT8
 from tunesmith.options import JobOptions
-from tunesmith.preparation import PLAIN
+from tunesmith.preparation import PLAIN, Preparation
 from tunesmith.quantize.static_onnx import quantise
 from tunesmith.targets import Target
 from workers.peers.comparison import TVM_PEER, Peer, Result, check_outputs, take_turns, write_inputs
@@ -157,11 +157,8 @@ class Comparison:
         """As ``tunesmith compile`` does it without a log, where nothing is known."""
         from workers.core.unmeasured_model import records, schedules
 
-        started, precision = time.perf_counter(), precision_of(name)
-        preparation = default_preparation(str(self.file), self.target, JobOptions(precision=precision))
-        local = LocalModel(str(self.file_in(precision)), {}, self.subfolder(name), preparation)
-        if precision != FLOAT32:
-            self._narrow.add(name)
+        started, options = time.perf_counter(), JobOptions(precision=precision_of(name))
+        local = self._prepared(name, default_preparation(str(self.file), self.target, options))
         found = records(schedules(local.module, self.target, None), self.target)
         peer, missing = self.compile(name, local, found)
         seconds = time.perf_counter() - started
@@ -197,12 +194,15 @@ class Comparison:
 
     def prepared(self, name: str, tuned: Tuned) -> LocalModel:
         """The model, prepared as it was for the tuner."""
-        precision = tuned.preparation.precision
+        return self._prepared(name, tuned.preparation)
+
+    def _prepared(self, name: str, preparation: Preparation) -> LocalModel:
+        precision = preparation.precision
         if precision != FLOAT32:
             self._narrow.add(name)
-        if tuned.preparation == PLAIN:
+        if preparation == PLAIN:
             return self.local
-        return LocalModel(str(self.file_in(precision)), {}, self.subfolder(name), tuned.preparation)
+        return LocalModel(str(self.file_in(precision)), {}, self.subfolder(name), preparation)
 
     def subfolder(self, name: str) -> Path:
         """A contender's own folder."""

@@ -16,7 +16,7 @@ QUIET_NAN, INFINITY = 0x7FC0, 0x7F800000
 """Bits of a bfloat16 and of a float32."""
 SIGN = 0x8000
 LEAST_KEY = 0xFF80 ^ 0xFFFF
-"""What minus infinity is in order."""
+"""The key of minus infinity."""
 PAIR = 2
 """Values in a 32-bit lane."""
 
@@ -37,14 +37,14 @@ def rounded(value: Any) -> Any:
     return tirx.Select(is_nan, tirx.const(QUIET_NAN, "uint32"), nearest).astype(BITS)
 
 
-def in_order(bits: Any) -> Any:
+def key_of(bits: Any) -> Any:
     """Bits as a whole number in the order of what they stand for: those of negative numbers are in the opposite one."""
     negative = tirx.const(0, BITS) - (bits >> tirx.const(15, BITS))
     return bits ^ (negative | tirx.const(SIGN, BITS))
 
 
-def of_order(key: Any) -> Any:
-    """Inverse of :func:`in_order`."""
+def of_key(key: Any) -> Any:
+    """Inverse of :func:`key_of`."""
     negative = (key >> tirx.const(15, BITS)) - tirx.const(1, BITS)
     return key ^ (negative | tirx.const(SIGN, BITS))
 

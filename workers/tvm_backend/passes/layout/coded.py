@@ -146,6 +146,7 @@ def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.E
     if weights is None:
         return None
     numbers, scales = weights
+    of_result: tuple[int, ...] = ()
     if found.groups > 1:
         packed = packing.group_quads(numbers, found.groups, found.joined, inner, outs)
         function, source = byte_compute.group_conv2d_quads, values.blocked_codes(data)
@@ -155,8 +156,8 @@ def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.E
         blocks = -(-len(numbers) // outs)
         every = computed_blocks(blocks, found.columns, values.cpu, values.blocks)
         packed = packing.conv2d_quads(numbers, inner if blocked else QUAD, outs, every)
-        function, options = byte_compute.conv2d_quads, (*options, blocks)
-    sums = values.emit_product(function, source, fold_constants.to_constant(packed), zero, *options)
+        function, of_result = byte_compute.conv2d_quads, (blocks,)
+    sums = values.emit_product(function, source, fold_constants.to_constant(packed), zero, *options, *of_result)
     zeros, steps = (
         fold_constants.to_constant(packing.in_blocks(e, outs)) for e in _folded(codes.grid, numbers, scales)
     )

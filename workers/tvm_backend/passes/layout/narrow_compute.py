@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tvm import relax, te, tirx
 
-from workers.tvm_backend.dot.bits import BITS, LEAST_KEY, PAIR, of_order, rounded, widened
-from workers.tvm_backend.dot.bits import in_order as in_order_of_bits
+from workers.tvm_backend.dot.bits import BITS, LEAST_KEY, PAIR, key_of, of_key, rounded, widened
 from workers.tvm_backend.passes import ordering
 from workers.tvm_backend.passes.layout.compute import (
     convolved,
@@ -63,10 +62,10 @@ def max_pool2d_bits(
     Returns:
         float32 [N, CB, Y, X, lanes].
     """
-    keys = te.compute(x.shape, lambda *at: in_order_of_bits(x(*at)), name="keys")
+    keys = te.compute(x.shape, lambda *at: key_of(x(*at)), name="keys")
     found = ordering.max_pool(keys, window, strides, padding, dilation, shape)
     least = tirx.const(LEAST_KEY, BITS)  # a window may lie in the padding
-    return te.compute(shape, lambda *at: widened(of_order(tirx.Max(found(*at), least))), name="max_pool2d_bits")
+    return te.compute(shape, lambda *at: widened(of_key(tirx.Max(found(*at), least))), name="max_pool2d_bits")
 
 
 def conv2d_pairs(
