@@ -25,6 +25,8 @@ PREPARATION_FILE = "preparation.txt"
 
 _TEMPLATES = Path(str(resources.files("tunesmith"))) / "templates"
 COMPILE_SCRIPT = _TEMPLATES / "compile.py"
+SCRIPTS = (COMPILE_SCRIPT, _TEMPLATES / "prefetch.py")
+"""What compiles an exported folder, and what that reads beside itself."""
 """The script of the exported folder: TVM, NumPy and the standard library."""
 INTRINSICS_FILE = "intrinsics.json"
 INTRINSICS = _TEMPLATES / INTRINSICS_FILE
@@ -204,7 +206,7 @@ def folder_texts(
         PREPARATION_FILE: f"{preparation}\n",
         "target.json": json.dumps(dict(target), indent=2) + "\n",
         **_intrinsics(lines),
-        "compile.py": COMPILE_SCRIPT.read_text(encoding="utf-8"),
+        **{script.name: script.read_text(encoding="utf-8") for script in SCRIPTS},
         "README.md": readme(
             model=model,
             target=target,

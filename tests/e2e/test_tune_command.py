@@ -117,6 +117,7 @@ def test_one_command_tunes_an_operator_without_a_compiler_and_leaves_no_process(
         "module.json",
         "params.npz",
         "compile.py",
+        "prefetch.py",
         "README.md",
     }
     assert processes(data_dir) == {}

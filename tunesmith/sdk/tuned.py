@@ -21,7 +21,7 @@ from tunesmith.cuda import for_child
 from tunesmith.errors import MeasurementFailed
 from tunesmith.extras import here
 from tunesmith.full_disk import writing
-from tunesmith.metaschedule import COMPILE_SCRIPT
+from tunesmith.metaschedule import COMPILE_SCRIPT, SCRIPTS
 from tunesmith.sdk.calling import Calling
 from tunesmith.sdk.library import Library
 
@@ -135,8 +135,9 @@ class TunedModel:
         """
         library = self._folder / LIBRARY
         if not library.exists():
+            for each in SCRIPTS:  # ours: no program that a server sends is run
+                shutil.copyfile(each, self._folder / DATABASE / each.name)
             script = self._folder / DATABASE / COMPILE_SCRIPT.name
-            shutil.copyfile(COMPILE_SCRIPT, script)  # ours: no program that a server sends is run
             cuda = for_child(os.environ) if (self.job.target_json or {}).get("kind") == "cuda" else {}
             done = run_to_end([sys.executable, str(script), str(library)], COMPILE_SECONDS, **cuda)
             if done.returncode != 0:

@@ -12,6 +12,7 @@ import json
 import math
 import os
 import platform
+import runpy
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,7 @@ ALTERNATIVE = "winograd"
 INTRINSICS = "tvm.s_tir.tensor_intrin"
 APART = "tirx.disable_storage_rewrite"
 PIPELINE = "apart"
+PREFETCH = "prefetch.py"
 SHARE = 1 << 14
 """Values that a core computes at least of what runs in parallel: to start threads takes some microseconds."""
 SHARES = 8
@@ -36,10 +38,8 @@ SHARES = 8
 
 
 def import_tvm() -> Any:
-    """TVM, imported without PyTorch: its FFI imports that wherever it is installed, for most of the time that it takes.
-
-    Whoever needs PyTorch imports it afterwards, as ever.
-    """
+    """TVM, imported without PyTorch, which can be imported afterwards: its FFI imports that wherever it is
+    installed, for most of the time that it takes."""
     if not {"tvm_ffi", "torch"} & set(sys.modules):
         sys.modules["torch"] = None  # type: ignore[assignment]  # an import of it fails, as if it were not there
         try:
@@ -68,8 +68,7 @@ def load_intrinsics(kind: str) -> None:
 
 
 def register_intrinsics(texts: dict[str, list[str]]) -> None:
-    """Make tensor intrinsics known (what each computes, and how), by which traces are named: to open a database
-    replays all of them."""
+    """Make tensor intrinsics known (what each computes, and how), which traces name: to open a database replays all."""
     import tvm
     from tvm.s_tir import TensorIntrin
 
@@ -323,7 +322,8 @@ def build(mod: Any, target: Any) -> Any:
 
     steps = relax.get_pipeline("default_build")
     if "gpu" not in target.keys:
-        return relax.build(mod, target=target, relax_pipeline=steps)
+        prefetch = runpy.run_path(str(Path(__file__).with_name(PREFETCH)))
+        return relax.build(prefetch["with_prefetches"](mod, target), target=target, relax_pipeline=steps)
     with target:  # where there is a driver, TVM compiles the kernels now, and asks here for the architecture
         return relax.build(mod, target=target, relax_pipeline=steps, tir_pipeline=_register_pipeline())
 

@@ -336,6 +336,7 @@ def test_the_log_and_the_archive(both: Api) -> None:
         "module.json",
         "params.npz",
         "compile.py",
+        "prefetch.py",
         "README.md",
     } <= set(archive.namelist())
     assert archive.read("params.npz") == b"npz"

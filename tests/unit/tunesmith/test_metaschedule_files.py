@@ -60,7 +60,8 @@ def test_folder_explains_itself() -> None:
         tvm="0.27.0",
     )
     database = {metaschedule.WORKLOAD_FILE, metaschedule.RECORD_FILE}
-    assert set(texts) == database | {"target.json", "compile.py", "README.md", metaschedule.PREPARATION_FILE}
+    scripts = {"compile.py", "prefetch.py"}
+    assert set(texts) == database | scripts | {"target.json", "README.md", metaschedule.PREPARATION_FILE}
     assert texts[metaschedule.PREPARATION_FILE] == "tunesmith.prepare/1+blocked\n"
     readme = texts["README.md"]
     parts = (
@@ -77,9 +78,9 @@ def test_folder_explains_itself() -> None:
     assert not any("{" in line and "}" in line for line in readme.splitlines())
 
 
-def test_script_needs_tvm_and_numpy_alone() -> None:
+def test_scripts_need_tvm_and_numpy_alone() -> None:
     imported = set()
-    for node in ast.walk(ast.parse(metaschedule.COMPILE_SCRIPT.read_text())):
+    for node in (each for script in metaschedule.SCRIPTS for each in ast.walk(ast.parse(script.read_text()))):
         if isinstance(node, ast.Import):
             imported |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
