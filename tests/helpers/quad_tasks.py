@@ -144,8 +144,12 @@ def convolution(
     dilation: tuple[int, int] = (1, 1),
     groups: int = 1,
     widest: int = LANES,
+    spare: int = 0,
 ) -> Case:
-    """A convolution in blocks of up to ``widest`` channels; ``image`` is N, C, H, W; four channels are a quad."""
+    """A convolution in blocks of up to ``widest`` channels; ``image`` is N, C, H, W; four channels are a quad.
+
+    ``spare`` blocks more are computed than the result has.
+    """
     x, w = _operands(image, (outs, image[1] // groups, kernel, kernel))
     inner, lanes = min(Blocks(widest).lanes(image[1]), image[1]), Blocks(widest).lanes(outs)
     top, left, bottom, right = padding
@@ -165,9 +169,14 @@ def convolution(
                 ][:, :, :high, :wide]
                 sums[:, mine] += np.einsum("nchw,oc->nohw", window, w[mine, :, i, j].astype(np.int64))
     blocked = x.reshape(image[0], -1, inner, *image[2:]).transpose(0, 1, 3, 4, 2)
-    packed = packing.conv2d_quads(w, inner, lanes) if groups == 1 else packing.group_quads(w, groups, 1, inner, lanes)
-    function = byte_compute.conv2d_quads if groups == 1 else byte_compute.group_conv2d_quads
-    return Case(function, [blocked, packed], (stride, padding, dilation), packing.feature_map(sums, lanes))
+    options: tuple[Any, ...] = (stride, padding, dilation)
+    if groups > 1:
+        packed, function = packing.group_quads(w, groups, 1, inner, lanes), byte_compute.group_conv2d_quads
+    else:
+        blocks = -(-outs // lanes)
+        packed, function = packing.conv2d_quads(w, inner, lanes, blocks + spare), byte_compute.conv2d_quads
+        options = (*options, *([blocks] if spare else []))
+    return Case(function, [blocked, packed], options, packing.feature_map(sums, lanes))
 
 
 def assembly(case: Case, target: Target) -> str:

@@ -50,8 +50,8 @@ def expected(nest: Nest, subject: Subject, cpu: CpuModel) -> dict[str, float]:
 def _counted(nest: Nest, costs: Costs, cpu: CpuModel) -> dict[str, float]:
     """Extents, tasks, vectors and traffic of the main block, by hand."""
     main = main_block(nest)
-    block, run = nest.blocks[main], costs.parts[main].run
-    extents = [loop.extent.terms[0].count.scale for loop in block.loops]
+    run, shape = costs.parts[main].run, costs.parts[main].shape
+    block, extents = shape.block, [int(each) for each in shape.extents[:, 0]]
     parallel, vector = run.parallel[:, 0].tolist(), run.vector[:, 0].tolist()
     found = {f"loop.{at}": _log(each) for at, each in enumerate(extents[::-1][:LOOPS])}
     tasks = math.prod(each for each, mine in zip(extents, parallel, strict=True) if mine)

@@ -69,7 +69,7 @@ class Loop:
 
     Attributes:
         number: the loop's own; blocks that share a loop have the same number.
-        axes: which of the block's axes it moves.
+        axes: which of the block's axes it moves, that of the outermost loop first where loops were fused.
         reduction: it moves an axis that is summed over.
         single: true if the body is one statement, another loop or a block.
         shared: another block inside of it sums over it.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tunesmith.analysis.cpu_model import CpuModel
-from tunesmith.analysis.nest import Access, Block, Buffer, Extent, Factor, Index, Nest, Product
+from tunesmith.analysis.nest import Access, Block, Buffer, Extent, Factor, Index, Kind, Loop, Nest, Product
 from tunesmith.space.base import Bools, Floats, Ints
 from tunesmith.space.knobs import Knob
 
@@ -91,9 +91,10 @@ class Shape:
 
     @classmethod
     def make(cls, nest: Nest, block: Block, values: Values, n: int, cpu: CpuModel = CpuModel()) -> Shape:
-        """From what the knobs decide."""
+        """From what the knobs decide. A parallel loop of several axes counts as a loop for each."""
         rows = [extent(values, loop.extent, n) for loop in block.loops]
-        return cls(block, nest.buffers, np.stack(rows) if rows else np.ones((0, n)), cpu)
+        loops, rows = _unfused(block, rows, n)
+        return cls(replace(block, loops=loops), nest.buffers, np.stack(rows) if rows else np.ones((0, n)), cpu)
 
     @property
     def iterations(self) -> Floats:
@@ -103,7 +104,7 @@ class Shape:
     def ranges(self, inside: Bools) -> Floats:
         """How many places of each axis some loops cover, float64 [axes, n].
 
-        A loop that moves several axes counts fully for each: fused loops make an overestimate.
+        A loop that moves several axes counts fully for each: fused loops that are not parallel make an overestimate.
 
         Args:
             inside: bool [loops, n], the loops.
@@ -199,6 +200,27 @@ class Shape:
         fits = held <= size
         fits[-1] = True
         return np.asarray(np.take_along_axis(moved, fits.argmax(axis=0)[np.newaxis], axis=0)[0])
+
+
+def _unfused(block: Block, rows: Sequence[Floats], n: int) -> tuple[tuple[Loop, ...], list[Floats]]:
+    """Loops and their extents, parallel ones of several axes as those that were fused.
+
+    What the inner of these do not move stays in a cache from one task to the next.
+    """
+    loops: list[Loop] = []
+    extents: list[Floats] = []
+    for loop, steps in zip(block.loops, rows, strict=True):
+        fused, left = loop.kind is Kind.PARALLEL and not loop.reduction, steps
+        for axis in loop.axes[:-1] if fused else ():
+            others = [row for other, row in zip(block.loops, rows, strict=True) if axis in other.axes and other != loop]
+            whole = np.full(n, float(block.axes[axis] or np.inf)) / np.prod(others, axis=0, initial=1.0)
+            part = np.clip(np.ceil(whole), 1.0, left)
+            loops.append(replace(loop, axes=(axis,)))
+            extents.append(part)
+            left = left / part
+        loops.append(replace(loop, axes=loop.axes[-1:]) if fused else loop)
+        extents.append(left)
+    return tuple(loops), extents
 
 
 def spans(index: Index, ranges: Floats, size: float) -> tuple[Floats, Floats]:

@@ -16,6 +16,8 @@ LEAST_BYTES = 1 << 18
 LINE_BYTES = 64
 MAX_LINES_AT_ONCE = 16
 """Lines that are fetched one right after the other, at most: a core has some dozens of fetches under way."""
+MOST_STEPS = 4096
+"""Most steps of a loop that goes from panel to panel: each step is looked at."""
 IMPORT = "pragma_import_llvm"
 HELPER = "tunesmith_prefetch"
 # LLVM's own intrinsic is said to read memory: sums would go from registers to memory before each one.
@@ -44,33 +46,35 @@ class Panel(NamedTuple):
 
 
 def with_prefetches(mod: Any, target: Any) -> Any:
-    """The module whose scheduled functions fetch weights ahead; those without panels of weights stay as they are.
-
-    Args:
-        target: another processor than an x86 leaves the module as it is.
-    """
+    """The module whose scheduled functions fetch weights ahead, see :func:`prefetching`."""
     import tvm
 
-    if not _is_x86(target):
-        return mod
     functions = dict(mod.functions.items())
     for var, function in mod.functions.items():
         if isinstance(function, tvm.tirx.PrimFunc) and function.attrs and "tirx.is_scheduled" in function.attrs:
-            functions[var] = prefetching(function)
+            functions[var] = prefetching(function, target)
     return tvm.IRModule(functions, attrs=mod.attrs)
 
 
 def _is_x86(target: Any) -> bool:
     machine = str(target.attrs.get("mtriple", "")).partition("-")[0] or platform.machine()
-    return machine in ("x86_64", "AMD64")
+    return "gpu" not in target.keys and machine in ("x86_64", "AMD64")
 
 
-def prefetching(function: Any) -> Any:
-    """A scheduled function that fetches weights ahead; the same one where it has no panels of weights."""
+def prefetching(function: Any, target: Any) -> Any:
+    """A scheduled function that fetches weights ahead; the same one where it has no panels of weights.
+
+    Args:
+        target: another processor than an x86 leaves the function as it is.
+    """
+    if not _is_x86(target):
+        return function
     found = next(_reductions(function.body, []), None)
     if found is None:
         return function
     realize, loops = found
+    if any(_value(loop.extent) is None for loop in loops):
+        return function
     inside = _first_of_reduction(realize, loops)
     panels = [
         (_bytes(region.source), panel)
@@ -82,7 +86,7 @@ def prefetching(function: Any) -> Any:
         return function
     _, panel = max(panels, key=lambda each: each[0])
     placed = _placed(panel, loops, inside)
-    return function if placed is None else function.with_body(_imported(_rebuilt(function.body, *placed)))
+    return function if placed is None else function.with_body(_rebuilt(function.body, loops[0], *placed))
 
 
 def _reductions(stmt: Any, loops: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
@@ -127,11 +131,14 @@ def _panel(region: Any, realize: Any, outer: Sequence[Any], inner: Sequence[Any]
     simplify = Analyzer().simplify
     start = simplify(_with(first, [(loop.loop_var, _number(0)) for loop in inner]))
     last = simplify(_with(first, [(loop.loop_var, loop.extent - 1) for loop in inner]))
-    steps = [at for at, loop in enumerate(outer) if _is_among(loop.loop_var, _variables(start))]
+    moved = [var for var in _variables(start) if _is_among(var, around)]
+    steps = [at for at, loop in enumerate(outer) if _is_among(loop.loop_var, moved)]
     blocks = _value(simplify(last - start + region.region[0].extent))
     if not steps or blocks is None:
         return None
     loop, within = outer[steps[-1]], outer[steps[-1] + 1 :]
+    if int(loop.extent) > MOST_STEPS:
+        return None
     others = [(each.loop_var, _number(0)) for each in outer if not each.same_as(loop)]
     starts = [simplify(_with(start, [(loop.loop_var, _number(at)), *others])) for at in range(int(loop.extent))]
     run = _run([_value(each) for each in starts], blocks)
@@ -185,37 +192,21 @@ def _fetch(panel: Panel, line: Any) -> Any:
     return tirx.Evaluate(tirx.call_extern("void", HELPER, address))
 
 
-def _rebuilt(stmt: Any, loop: Any, end: Any) -> Any:
-    """A statement in which the body of ``loop`` has another end."""
+def _rebuilt(stmt: Any, outermost: Any, loop: Any, end: Any) -> Any:
+    """A statement in which the body of ``loop`` has another end, and the outermost loop brings LLVM's text for it."""
     from tvm import tirx
     from tvm.s_tir import SBlockRealize
 
     if isinstance(stmt, tirx.For):
-        body = tirx.SeqStmt([stmt.body, end]) if stmt.same_as(loop) else _rebuilt(stmt.body, loop, end)
-        return _for(stmt, body, stmt.annotations)
-    if isinstance(stmt, tirx.SeqStmt):
-        return tirx.SeqStmt([_rebuilt(each, loop, end) for each in stmt.seq])
-    if isinstance(stmt, SBlockRealize) and not stmt.block.iter_vars:
-        return _realize(stmt, _rebuilt(stmt.block.body, loop, end))
-    return stmt
-
-
-def _imported(stmt: Any) -> Any:
-    """A statement whose first loop brings LLVM's text of the instruction."""
-    from tvm import tirx
-
-    if isinstance(stmt, tirx.For):
+        inner = tirx.SeqStmt([stmt.body, end]) if stmt.same_as(loop) else _rebuilt(stmt.body, outermost, loop, end)
         known = dict((stmt.annotations or {}).items())
-        return _for(stmt, stmt.body, {**known, IMPORT: str(known.get(IMPORT, "")) + TEXT})
+        text = {IMPORT: str(known.get(IMPORT, "")) + TEXT} if stmt.same_as(outermost) else {}
+        return tirx.For(stmt.loop_var, stmt.min, stmt.extent, stmt.kind, inner, stmt.thread_binding, {**known, **text})
     if isinstance(stmt, tirx.SeqStmt):
-        return tirx.SeqStmt([_imported(stmt.seq[0]), *stmt.seq[1:]])
-    return _realize(stmt, _imported(stmt.block.body))
-
-
-def _for(loop: Any, body: Any, annotations: Any) -> Any:
-    from tvm import tirx
-
-    return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, annotations)
+        return tirx.SeqStmt([_rebuilt(each, outermost, loop, end) for each in stmt.seq])
+    if isinstance(stmt, SBlockRealize) and not stmt.block.iter_vars:
+        return _realize(stmt, _rebuilt(stmt.block.body, outermost, loop, end))
+    return stmt
 
 
 def _realize(realize: Any, body: Any) -> Any:
@@ -279,4 +270,6 @@ def _item_bytes(buffer: Any) -> int:
 
 
 def _bytes(buffer: Any) -> int:
-    return math.prod(int(extent) for extent in buffer.shape) * _item_bytes(buffer)
+    """The size of a parameter; 0 where it is not known."""
+    extents = [_value(extent) or 0 for extent in buffer.shape]
+    return math.prod(extents) * _item_bytes(buffer)

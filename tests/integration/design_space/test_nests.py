@@ -16,7 +16,7 @@ from tunesmith.analysis.model import Costs
 from tunesmith.analysis.nest import Kind
 from tunesmith.analysis.rows import COLUMNS, Subject, decision_rows
 from tunesmith.analysis.running import running
-from tunesmith.analysis.shape import Shape, values_of
+from tunesmith.analysis.shape import Shape, extent, values_of
 from tunesmith.operators import parse_operator
 from tunesmith.preparation import Preparation
 from tunesmith.search.genetic import GeneticSearcher
@@ -86,8 +86,9 @@ def test_extents_are_those_of_the_scheduled_program(spec: str) -> None:
             continue  # locations that clamp differently for other tiles
         understood += 1
         for block, place in zip(nest.blocks, program.places, strict=True):
-            shape = Shape.make(nest, block, values, 1)
-            assert shape.extents[:, 0].tolist() == [loop.extent for loop in place.loops], block.name
+            real = [loop.extent for loop in place.loops]
+            assert [float(extent(values, loop.extent, 1)[0]) for loop in block.loops] == real, block.name
+            assert Shape.make(nest, block, values, 1).iterations == np.prod(real), "with what was fused, taken apart"
     assert understood >= 0.8 * len(batch)
 
 

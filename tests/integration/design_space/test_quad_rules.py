@@ -58,6 +58,11 @@ def test_convolutions(
     assert case.check() >= 2
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_spare_blocks_are_computed_and_not_written(kernel: int) -> None:
+    assert convolution((1, 32, 5, 13), 48, kernel, padding=(kernel // 2,) * 4, spare=1).check() >= 2
+
+
 def test_products_of_groups() -> None:
     assert of_groups(2, 3, 6, 7).check() == 2, "channels that fill no lanes, pixels that fill no registers"
 

@@ -176,7 +176,7 @@ class Builder:
             mod = reference_schedule.quicker(mod) if request.quicker else mod
         else:
             done = replay.scheduled(replayer.replay(task.body(request.body), request.decisions))
-            mod, trace = done.mod, done.trace
+            mod, trace = _prefetching(done.mod, replayer.target), done.trace
         mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
         code_hash = self._compile(mod, task.code_cache, replayer.target, request.out)
         return Built(
@@ -235,6 +235,16 @@ def _arguments(mod: Any) -> tuple[tuple[TensorSpec, ...], tuple[int, ...]]:
     except Exception:  # a program that is not understood is tuned on the usual values
         log.exception("values of arguments are not known")
         return args, ()
+
+
+def _prefetching(mod: Any, target: Any) -> Any:
+    """A scheduled program that fetches weights ahead, as it does in a compiled model."""
+    import tvm
+
+    from workers.tvm_backend.export import prefetch
+
+    ahead = {var: prefetch().prefetching(function, target) for var, function in mod.functions.items()}
+    return tvm.IRModule(ahead, attrs=mod.attrs)
 
 
 def build_program(mod: Any, target: Any, out: Path) -> None:

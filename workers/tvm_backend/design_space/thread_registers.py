@@ -18,7 +18,7 @@ from tvm.s_tir import Schedule
 from tunesmith.analysis.nest import Product
 from tunesmith.targets import Target
 from tunesmith.types import Decision
-from workers.tvm_backend.design_space.nests.program import key
+from workers.tvm_backend.design_space.nests.expressions import key
 from workers.tvm_backend.design_space.nests.trace_loops import UNKNOWN, Tag, Tags
 
 MAX_REGISTERS_PER_THREAD = 255

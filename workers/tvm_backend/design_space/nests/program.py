@@ -12,6 +12,7 @@ from tvm.s_tir import Schedule
 
 from tunesmith.analysis.nest import Access, Block, Extent, Index, Kind, Loop, Product
 from workers.tvm_backend import tir
+from workers.tvm_backend.design_space.nests.expressions import key, linear, steps_of, variables
 from workers.tvm_backend.design_space.nests.lanes import Lanes, of_lanes
 from workers.tvm_backend.design_space.nests.sources import Source, joined
 from workers.tvm_backend.dot.intrinsics import BY_NAME, Dot, RowDot
@@ -56,11 +57,6 @@ class NotUnderstoodError(Exception):
 
 class AmbiguousError(NotUnderstoodError):
     """Several explanations fit: more replays tell."""
-
-
-def key(node: Any) -> int:
-    """Equal for the same node of a living program; ``==`` of TVM's expressions makes another expression."""
-    return int(Object.__hash__(node))
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,9 @@ class Program:
         summed = [int(each.iter_type) == REDUCTION for each in block.iter_vars]
         loops = []
         for loop in place.loops:
-            axes = tuple(axis for axis, found in enumerate(used) if key(loop.variable) in found)
+            moved = [axis for axis, found in enumerate(used) if key(loop.variable) in found]
+            strides = {axis: steps_of(place.realize.iter_values[axis], loop.variable) for axis in moved}
+            axes = tuple(sorted(moved, key=lambda axis: -strides[axis]))
             loops.append(
                 Loop(
                     loop.number,
@@ -274,19 +272,6 @@ def _number(value: Any) -> int:
     return found
 
 
-def variables(expression: Any) -> list[Any]:
-    """The variables of an index."""
-    if type(expression).__name__ == "Var":
-        return [expression]
-    return [v for name in ("a", "b", "value") for v in variables_of(expression, name)]
-
-
-def variables_of(expression: Any, name: str) -> list[Any]:
-    """The variables of one operand; a number has none."""
-    operand = getattr(expression, name, None)
-    return variables(operand) if isinstance(operand, Object) else []
-
-
 def _indices(region: Any, axis_of: Mapping[int, int]) -> tuple[Index, ...]:
     return tuple(_index(each, axis_of) for each in region.region)
 
@@ -307,27 +292,6 @@ def _index(region: Any, axis_of: Mapping[int, int]) -> Index:
         strides = {key(v): 1 for v in variables(expression)}
     found = tuple(sorted((axis_of[v], stride) for v, stride in strides.items() if v in axis_of and stride))
     return Index(found, divide, modulo, int(width))
-
-
-def linear(expression: Any) -> dict[int, int] | None:
-    """Strides by variable of a sum of multiples; None for anything else. What is added does not matter."""
-    kind = type(expression).__name__
-    if kind == "Var":
-        return {key(expression): 1}
-    if kind == "IntImm" or isinstance(expression, int):
-        return {}
-    if kind == "Cast":
-        return linear(expression.value)
-    if kind in ("Add", "Sub"):
-        a, b = linear(expression.a), linear(expression.b)
-        if a is None or b is None:
-            return None
-        sign = 1 if kind == "Add" else -1
-        return {v: a.get(v, 0) + sign * b.get(v, 0) for v in {*a, *b}}
-    if kind == "Mul" and hasattr(expression.b, "value"):
-        a = linear(expression.a)
-        return None if a is None else {v: stride * int(expression.b.value) for v, stride in a.items()}
-    return None
 
 
 def _stores(statement: Any) -> list[Any]:

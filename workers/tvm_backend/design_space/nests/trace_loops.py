@@ -13,7 +13,7 @@ from tunesmith.analysis.nest import Factor, Product
 from tunesmith.analysis.shape import Values
 from tunesmith.types import Decision
 from workers.tvm_backend import tir
-from workers.tvm_backend.design_space.nests.program import key
+from workers.tvm_backend.design_space.nests.expressions import key
 
 
 @dataclass(frozen=True)

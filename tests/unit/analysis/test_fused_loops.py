@@ -1,0 +1,41 @@
+"""What tasks of a parallel loop share that was fused of several loops."""
+
+from __future__ import annotations
+
+import pytest
+from marked_nests import F, fixed
+
+from tunesmith.analysis.nest import Access, Block, Buffer, Index, Kind, Loop, Nest
+from tunesmith.analysis.shape import Shape
+
+SIZE, ROWS, COLUMNS = 64, 8, 32
+BUFFER = SIZE * SIZE * F
+TILE = ROWS * COLUMNS * F + ROWS * SIZE * F + SIZE * COLUMNS * F
+"""Bytes of what one tile of the product needs."""
+
+
+def traffic(*outer: Loop) -> float:
+    """Bytes that a cache of the size of a tile fetches for a product in tiles, over the whole reduction each."""
+    loops = (
+        *outer,
+        fixed(8, SIZE, 2, reduction=True),
+        fixed(9, ROWS, 0, kind=Kind.UNROLLED),
+        fixed(10, COLUMNS, 1, kind=Kind.VECTOR),
+    )
+    i, j, k = (Index(((axis, 1),)) for axis in range(3))
+    reads = (Access(1, (i, k)), Access(2, (k, j)))
+    block = Block("C", (SIZE,) * 3, loops, Access(0, (i, j)), reads, 1.0, update=True)
+    buffers = tuple(Buffer(name, (SIZE, SIZE), F) for name in "CAB")
+    return float(Shape.make(Nest((block,), buffers), block, {}, 1).traffic(TILE)[0])
+
+
+@pytest.mark.parametrize(
+    ("axes", "again"),
+    [((0, 1), (SIZE // ROWS - 1) * BUFFER), ((1, 0), (SIZE // COLUMNS - 1) * BUFFER)],
+    ids=["panels for each row of tiles", "rows for each panel"],
+)
+def test_a_parallel_loop_of_several_axes_is_a_loop_for_each(axes: tuple[int, int], again: int) -> None:
+    steps = (SIZE // ROWS, SIZE // COLUMNS)
+    fused = traffic(fixed(0, steps[0] * steps[1], *axes, kind=Kind.PARALLEL))
+    assert fused == traffic(*(fixed(at, steps[axis], axis, kind=Kind.PARALLEL) for at, axis in enumerate(axes)))
+    assert fused == 4 * BUFFER + again, "each once, the result back, and what the outer loop does not move"
