@@ -118,7 +118,7 @@ def test_ten_constructed_products_are_full_kernels_of_a_packed_sketch_too() -> N
         shape = Shape.make(nest, update, values_of(nest, body.knobs, made.choice[at : at + 1]), 1)
         tile = [
             extent
-            for loop, (extent,) in zip(update.loops, shape.extents, strict=True)
+            for loop, (extent,) in zip(shape.block.loops, shape.extents, strict=True)
             if loop.kind is Kind.UNROLLED and not loop.reduction
         ]
         assert 12 <= np.prod(tile) <= 32, "accumulators, of 32 registers"
