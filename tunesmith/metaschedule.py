@@ -25,8 +25,7 @@ PREPARATION_FILE = "preparation.txt"
 
 _TEMPLATES = Path(str(resources.files("tunesmith"))) / "templates"
 COMPILE_SCRIPT = _TEMPLATES / "compile.py"
-PREFETCH_SCRIPT = _TEMPLATES / "prefetch.py"
-SCRIPTS = (COMPILE_SCRIPT, PREFETCH_SCRIPT)
+SCRIPTS = (COMPILE_SCRIPT, _TEMPLATES / "prefetch.py")
 """What compiles an exported folder, and what that reads beside itself."""
 """The script of the exported folder: TVM, NumPy and the standard library."""
 INTRINSICS_FILE = "intrinsics.json"

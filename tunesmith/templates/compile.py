@@ -30,7 +30,7 @@ ALTERNATIVE = "winograd"
 INTRINSICS = "tvm.s_tir.tensor_intrin"
 APART = "tirx.disable_storage_rewrite"
 PIPELINE = "apart"
-PREFETCH = "prefetch.py"
+PREFETCH = runpy.run_path(str(Path(__file__).with_name("prefetch.py")))
 SHARE = 1 << 14
 """Values that a core computes at least of what runs in parallel: to start threads takes some microseconds."""
 SHARES = 8
@@ -322,8 +322,7 @@ def build(mod: Any, target: Any) -> Any:
 
     steps = relax.get_pipeline("default_build")
     if "gpu" not in target.keys:
-        prefetch = runpy.run_path(str(Path(__file__).with_name(PREFETCH)))
-        return relax.build(prefetch["with_prefetches"](mod, target), target=target, relax_pipeline=steps)
+        return relax.build(PREFETCH["with_prefetches"](mod, target), target=target, relax_pipeline=steps)
     with target:  # where there is a driver, TVM compiles the kernels now, and asks here for the architecture
         return relax.build(mod, target=target, relax_pipeline=steps, tir_pipeline=_register_pipeline())
 

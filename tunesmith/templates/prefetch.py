@@ -192,39 +192,21 @@ def _fetch(panel: Panel, line: Any) -> Any:
     return tirx.Evaluate(tirx.call_extern("void", HELPER, address))
 
 
-def _rebuilt(stmt: Any, outermost: Any, loop: Any, end: Any) -> Any:
-    """A statement in which the body of ``loop`` has another end, and the outermost loop brings LLVM's text for it."""
+def _rebuilt(body: Any, outermost: Any, loop: Any, end: Any) -> Any:
+    """A body in which ``loop`` has another end, and the outermost loop brings LLVM's text for it."""
+    import tvm_ffi
     from tvm import tirx
-    from tvm.s_tir import SBlockRealize
 
-    if isinstance(stmt, tirx.For):
-        inner = tirx.SeqStmt([stmt.body, end]) if stmt.same_as(loop) else _rebuilt(stmt.body, outermost, loop, end)
-        known = dict((stmt.annotations or {}).items())
-        text = {IMPORT: str(known.get(IMPORT, "")) + TEXT} if stmt.same_as(outermost) else {}
-        return tirx.For(stmt.loop_var, stmt.min, stmt.extent, stmt.kind, inner, stmt.thread_binding, {**known, **text})
-    if isinstance(stmt, tirx.SeqStmt):
-        return tirx.SeqStmt([_rebuilt(each, outermost, loop, end) for each in stmt.seq])
-    if isinstance(stmt, SBlockRealize) and not stmt.block.iter_vars:
-        return _realize(stmt, _rebuilt(stmt.block.body, outermost, loop, end))
-    return stmt
+    def rebuilt(each: Any) -> Any:
+        if not _is_among(each.loop_var, (loop.loop_var, outermost.loop_var)):
+            return each
+        known = dict((each.annotations or {}).items())
+        if each.loop_var.same_as(outermost.loop_var):
+            known[IMPORT] = str(known.get(IMPORT, "")) + TEXT
+        inner = tirx.SeqStmt([each.body, end]) if each.loop_var.same_as(loop.loop_var) else each.body
+        return tirx.For(each.loop_var, each.min, each.extent, each.kind, inner, each.thread_binding, known)
 
-
-def _realize(realize: Any, body: Any) -> Any:
-    from tvm.s_tir import SBlock, SBlockRealize
-
-    block = realize.block
-    made = SBlock(
-        block.iter_vars,
-        block.reads,
-        block.writes,
-        block.name_hint,
-        body,
-        block.init,
-        block.alloc_buffers,
-        block.match_buffers,
-        block.annotations,
-    )
-    return SBlockRealize(realize.iter_values, realize.predicate, made)
+    return tvm_ffi.structural_map(body, [(tirx.For, rebuilt)], order="post")
 
 
 def _variables(expr: Any) -> list[Any]:

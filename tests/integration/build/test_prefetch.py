@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import runpy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,12 +25,13 @@ from tvm.script import from_source  # noqa: E402
 
 from workers.core.unmeasured_model import records, schedules  # noqa: E402
 from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.build.builder import fetching_ahead  # noqa: E402
 from workers.tvm_backend.build.local_model import LocalModel, default_preparation  # noqa: E402
 from workers.tvm_backend.export import script  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
-PREFETCH = runpy.run_path(str(metaschedule.COMPILE_SCRIPT.with_name("prefetch.py")))
+PREFETCH = script().PREFETCH
 LINE = 64
 NARROW = Target(quick({"mcpu": "znver4", "num-cores": 2}))
 PLAIN = Target(quick({"mcpu": "x86-64-v3", "num-cores": 2}))
@@ -188,3 +188,12 @@ def test_small_weights_and_other_processors_are_left_alone(tmp_path: Path) -> No
     _, large = scheduled(*LARGE[0], tmp_path)
     arm = tvm.target.Target({"kind": "llvm", "mtriple": "aarch64-linux-gnu"})
     assert PREFETCH["HELPER"] not in str(PREFETCH["with_prefetches"](large, arm))
+
+
+def test_candidates_fetch_ahead_without_a_mark_of_a_database(tmp_path: Path) -> None:
+    _, mod = scheduled(*LARGE[0], tmp_path)
+    function = next(each for var, each in mod.functions.items() if "conv2d_pairs" in str(var.name_hint))
+    replayed = tvm.IRModule({"main": function.without_attr("tirx.is_scheduled")})
+    target = tir.tvm_target(NARROW)
+    assert PREFETCH["HELPER"] not in str(PREFETCH["with_prefetches"](replayed, target))
+    assert PREFETCH["HELPER"] in str(fetching_ahead(replayed, target))

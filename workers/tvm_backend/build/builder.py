@@ -176,7 +176,7 @@ class Builder:
             mod = reference_schedule.quicker(mod) if request.quicker else mod
         else:
             done = replay.scheduled(replayer.replay(task.body(request.body), request.decisions))
-            mod, trace = _prefetching(done.mod, replayer.target), done.trace
+            mod, trace = fetching_ahead(done.mod, replayer.target), done.trace
         mod = RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
         code_hash = self._compile(mod, task.code_cache, replayer.target, request.out)
         return Built(
@@ -237,14 +237,14 @@ def _arguments(mod: Any) -> tuple[tuple[TensorSpec, ...], tuple[int, ...]]:
         return args, ()
 
 
-def _prefetching(mod: Any, target: Any) -> Any:
-    """A scheduled program that fetches weights ahead, as it does in a compiled model."""
+def fetching_ahead(mod: Any, target: Any) -> Any:
+    """A program with a candidate's schedule that fetches weights ahead, as it does in a compiled model."""
     import tvm
 
-    from workers.tvm_backend.export import prefetch
+    from workers.tvm_backend.export import script
 
-    ahead = {var: prefetch().prefetching(function, target) for var, function in mod.functions.items()}
-    return tvm.IRModule(ahead, attrs=mod.attrs)
+    prefetching = script().PREFETCH["prefetching"]
+    return tvm.IRModule({var: prefetching(each, target) for var, each in mod.functions.items()}, attrs=mod.attrs)
 
 
 def build_program(mod: Any, target: Any, out: Path) -> None:

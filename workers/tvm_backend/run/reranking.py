@@ -88,7 +88,7 @@ def _build(record: DatabaseRecord, folder: Path) -> Iterator[Path]:
 
     from tunesmith.targets import Target
     from workers.tvm_backend import tir
-    from workers.tvm_backend.build.builder import build_program
+    from workers.tvm_backend.build.builder import build_program, fetching_ahead
     from workers.tvm_backend.design_space import replay
 
     module = base64.b64decode(record.workload[1], validate=True)[8:]
@@ -96,7 +96,7 @@ def _build(record: DatabaseRecord, folder: Path) -> Iterator[Path]:
     champion = Schedule(replayer.mod, error_render_level="fast")
     Trace.apply_json_to_schedule(record.trace, champion)
     default = replay.default(tir.load_module(module), replayer.target)
-    for name, mod in (("champion", champion.mod), ("default", default)):
+    for name, mod in (("champion", fetching_ahead(champion.mod, replayer.target)), ("default", default)):
         library = folder / f"{name}.so"
         build_program(RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod), replayer.target, library)
         yield library
