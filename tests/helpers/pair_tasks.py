@@ -128,6 +128,12 @@ def depthwise(image: tuple[int, int, int, int]) -> Extracted:
     return product(shapes, depthwise_conv2d_pairs, options, (1, image[1], 1, 1, LANES), (*image, LANES))
 
 
+def plain_depthwise(image: tuple[int, int, int, int], **options: bool) -> Extracted:
+    """The same of a plain map; ``image`` is N, C, H, W."""
+    shapes = [image, (image[1], 3, 2, 1, 2)]
+    return product(shapes, depthwise_conv2d_pairs, ((1, 1, 1, 1),), (1, image[1], 1, 1), image, **options)
+
+
 def convolution(
     image: tuple[int, int, int, int],
     outs: int,

@@ -73,7 +73,7 @@ class Case:
 
 
 def depthwise(image: tuple[int, int, int, int], lanes: int = LANES) -> Case:
-    """A 3×3 depthwise convolution with a border; ``image`` is N, C, H, W, its channels in blocks of ``lanes``."""
+    """A 3×3 depthwise convolution with a border; ``image`` is N, C, H, W, channels in blocks of ``lanes``; 1: plain."""
     x, w = _operands(image, (image[1], 1, 3, 3))
     bordered = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=ZERO).astype(np.int64)
     sums = sum(
@@ -82,7 +82,10 @@ def depthwise(image: tuple[int, int, int, int], lanes: int = LANES) -> Case:
         for j in range(3)
     )
     operands = [packing.feature_map(x, lanes), packing.depthwise_quads(w, lanes)]
-    return Case(row_words.depthwise_conv2d_quads, operands, ((1,) * 4,), packing.feature_map(np.asarray(sums), lanes))
+    sums = packing.feature_map(np.asarray(sums), lanes)
+    if lanes == 1:
+        operands[0], sums = operands[0].squeeze(-1), sums.squeeze(-1)
+    return Case(row_words.depthwise_conv2d_quads, operands, ((1,) * 4,), sums)
 
 
 def _scaled(function: Any, rank: int) -> tuple[Any, tuple[int, ...]]:
@@ -90,7 +93,7 @@ def _scaled(function: Any, rank: int) -> tuple[Any, tuple[int, ...]]:
     if function is byte_compute.group_matmul_quads:
         return byte_compute.scaled_groups, (0, 1)
     if function is row_words.depthwise_conv2d_quads:
-        return byte_compute.scaled_sums, (1, 4)
+        return byte_compute.scaled_sums, (1, 4) if rank == 5 else (1,)
     return (byte_compute.scaled_map, (1, 4)) if rank == 5 else (byte_compute.scaled_rows, (rank - 1,))
 
 

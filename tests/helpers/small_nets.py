@@ -111,6 +111,12 @@ def residual_trunk(net: Net) -> str:
     return net.op("Concat", net.op("Relu", net.depthwise(y)), net.op("Relu", net.conv(y, 16, 1)), axis=1)
 
 
+def plain_trunk(net: Net) -> str:
+    """A depthwise convolution between products of groups whose channels fill no blocks: 24 channels."""
+    y = net.op("Relu", net.conv("x", 36, 1, group=3))
+    return net.conv(net.op("Relu", net.depthwise(y)), 24, 1, group=3)
+
+
 def wide_trunk(net: Net, channels: int) -> str:
     """Maps of so many channels and more: a strided convolution, a pool, a sum, parts that are joined, a slice."""
     y = net.op("Relu", net.conv("x", channels, 3, strides=[2, 2]))

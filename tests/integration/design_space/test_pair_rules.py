@@ -11,7 +11,7 @@ from effort import examples
 from emulated import emulated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pair_tasks import ZNVER4, between, check, convolution, dense, depthwise, of_groups
+from pair_tasks import ZNVER4, between, check, convolution, dense, depthwise, of_groups, plain_depthwise
 
 import tvm  # isort: skip
 from tvm import topi  # isort: skip
@@ -21,6 +21,7 @@ from tvm_ffi import structural_walk  # isort: skip
 from workers.tvm_backend import tir
 from workers.tvm_backend.design_space.rules.row_words import DepthwiseWords
 from workers.tvm_backend.passes import ordering
+from workers.tvm_backend.passes.extract_tasks import Extracted
 
 pytestmark = pytest.mark.parallel
 
@@ -91,8 +92,12 @@ def test_products_of_groups() -> None:
     assert check(of_groups(2, 3, 5, 7, residual=True)) == 2, "odd channels, pixels that fill no registers"
 
 
-def test_depthwise_convolutions() -> None:
-    task = depthwise((1, 1, 2, 2))
+@pytest.mark.parametrize(
+    "task",
+    [depthwise((1, 1, 2, 2)), plain_depthwise((1, 3, 4, 14)), plain_depthwise((1, 2, 2, 32), residual=True)],
+    ids=["blocked", "plain", "whole vectors"],
+)
+def test_depthwise_convolutions(task: Extracted) -> None:
     mod = rule_checks.by_rule(task, DepthwiseWords(), ZNVER4)
     on_the_instruction(mod)
     assert check(task, more=[emulated(mod)]) >= 1

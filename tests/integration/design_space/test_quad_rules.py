@@ -67,8 +67,13 @@ def test_products_of_groups() -> None:
     assert of_groups(2, 3, 6, 7).check() == 2, "channels that fill no lanes, pixels that fill no registers"
 
 
-def test_depthwise_convolutions() -> None:
-    case = depthwise((1, 16, 2, 2))
+@pytest.mark.parametrize(
+    ("image", "lanes"),
+    [((1, 16, 2, 2), 16), ((1, 3, 4, 14), 1), ((1, 2, 2, 32), 1)],
+    ids=["blocked", "plain", "whole vectors"],
+)
+def test_depthwise_convolutions(image: tuple[int, int, int, int], lanes: int) -> None:
+    case = depthwise(image, lanes)
     assert case.check() >= 1
     mod = rule_checks.by_rule(case.task, DepthwiseWords(), ZNVER4)
     text = str(tvm.compile(mod, target=tir.tvm_target(ZNVER4)).mod.inspect_source("asm"))
@@ -83,8 +88,9 @@ def test_depthwise_convolutions_in_deeper_blocks_widen_rows() -> None:
     assert rule_checks.scheduled(case.task, ZNVER4, each=1)
 
 
-def test_with_a_matrix_unit_both_ways_of_a_depthwise_convolution_are_estimated() -> None:
-    task = depthwise((1, 32, 8, 8)).task
+@pytest.mark.parametrize(("columns", "lanes"), [(8, 16), (14, 1)])
+def test_with_a_matrix_unit_both_ways_of_a_depthwise_convolution_are_estimated(columns: int, lanes: int) -> None:
+    task = depthwise((1, 32, 8, columns), lanes).task
     bodies = rule_checks.own(task, SAPPHIRE)
     assert len(bodies) >= 2
     for body in bodies:

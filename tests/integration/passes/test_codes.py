@@ -13,7 +13,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
-from small_nets import Array, Net, blocks, by_onnxruntime, calls, residual_trunk, run_network, wide_trunk
+from small_nets import Array, Net, blocks, by_onnxruntime, calls, plain_trunk, residual_trunk, run_network, wide_trunk
 
 from tunesmith.errors import PrecisionUnavailable, UnsupportedOperator
 from tunesmith.preparation import Preparation
@@ -70,9 +70,11 @@ def output_step(path: Path) -> float:
     return float(numpy_helper.to_array(scale))
 
 
-def compared(path: Path, preparation: Preparation = INT8) -> tuple[pipeline.Prepared, float]:
+def compared(
+    path: Path, preparation: Preparation = INT8, shape: tuple[int, ...] = SHAPE
+) -> tuple[pipeline.Prepared, float]:
     """The prepared model, and how far its result is from onnxruntime's, in steps of the output."""
-    x = np.random.default_rng(2).standard_normal(SHAPE, np.float32)
+    x = np.random.default_rng(2).standard_normal(shape, np.float32)
     made = pipeline.prepare(import_model.import_model(path, "onnx"), preparation)
     (ours,), (theirs,) = run_network(made, x), by_onnxruntime(path, x)
     assert np.ptp(theirs) > 20 * output_step(path)
@@ -93,6 +95,15 @@ def test_blocks_are_as_deep_as_a_tile_where_channels_allow(tmp_path: Path) -> No
     made, steps = compared(path, replace(INT8, tiles=True))
     assert steps < 1.01
     assert blocks(made.module) == {64, 16}, "144 channels are nine blocks of 16"
+
+
+def test_rows_of_plain_maps_share_lanes(tmp_path: Path) -> None:
+    net = Net(1, 24, 8, 14)
+    path = quantised(net.save(tmp_path / "model.onnx", plain_trunk(net)), QuantFormat.QDQ, (1, 24, 8, 14))
+    made, steps = compared(path, shape=(1, 24, 8, 14))
+    assert steps < 1.01
+    assert blocks(made.module) == set()
+    assert any("depthwise_conv2d_quads" in name for name in calls(made.module))
 
 
 def test_both_notations_make_the_same(net: Path) -> None:

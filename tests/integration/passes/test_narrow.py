@@ -15,7 +15,7 @@ import pytest
 import torch
 from encoders import Encoder, save
 from layout_nets import shuffled
-from small_nets import Array, Net, blocks, by_onnxruntime, calls, residual_trunk, run_network, wide_trunk
+from small_nets import Array, Net, blocks, by_onnxruntime, calls, plain_trunk, residual_trunk, run_network, wide_trunk
 
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.preparation import Preparation
@@ -76,6 +76,16 @@ def test_every_map_is_stored_as_bits(case: Case) -> None:
     main = tir.load_module(case.made.module)["main"]
     kinds = {str(each.var.ty.dtype) for block in main.body.blocks for each in block.bindings[:-1]}
     assert kinds == {"uint16"}
+
+
+def test_rows_of_plain_maps_share_lanes(tmp_path: Path) -> None:
+    net = Net(1, 24, 8, 14)
+    path = net.save(tmp_path / "model.onnx", plain_trunk(net))
+    made = pipeline.prepare(import_model.import_model(path, "onnx"), BF16)
+    assert blocks(made.module) == set()
+    assert any("depthwise_conv2d_pairs" in name for name in calls(made.module))
+    x = net.rng.standard_normal((1, 24, 8, 14)).astype(np.float32)
+    close(run_network(made, x)[0], by_onnxruntime(path, x)[0], 1e-2)
 
 
 VALUES = np.array([0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 1e-40, -1e-40, 3e38, -3e38, np.inf, -np.inf, np.nan], np.float32)

@@ -119,9 +119,11 @@ class RowDot(Dot):
 
     Attributes:
         columns: columns of the kernel that it goes through.
+        plain: a lane is a column of a plain map, and the weights are broadcast; else a lane is a channel.
     """
 
     columns: int = 1
+    plain: bool = False
 
     @property
     def step_operations(self) -> float:
@@ -132,6 +134,8 @@ class RowDot(Dot):
 ROW_WORDS = (
     RowDot("ts_bf16_rows_16", 16, BITS, BITS, "bf16_dot", 0.5, DPBF16PS),
     RowDot("ts_i8_rows_16", 16, CODES, WEIGHTS, "i8_dot", 0.25, columns=3),
+    RowDot("ts_bf16_plane_16", 16, BITS, BITS, "bf16_dot", 0.5, DPBF16PS, plain=True),
+    RowDot("ts_i8_plane_16", 16, CODES, WEIGHTS, "i8_dot", 0.25, columns=3, plain=True),
 )
 """Words of bits for each column of the kernel: sums are float32. Words of codes for all columns, in int32 at first."""
 BY_NAME = {dot.name: dot for dot in (*ALL, *ROW_WORDS)}

@@ -1,7 +1,7 @@
 """3×3 depthwise convolutions whose rows share 32-bit lanes, on an instruction for pairs or quads.
 
 Two rows of the result are computed at a time: both are made of the same words, with weights that are shifted for the
-second one. All words are made first.
+second one. All words are made first, or, of bits in plain maps, by each thread for some planes.
 """
 
 from __future__ import annotations
@@ -17,18 +17,22 @@ from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.stages import Stage, chunked, find, fused, unroll_and_vectorize
+from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.codes import WEIGHTS
 from workers.tvm_backend.dot.intrinsics import ROW_WORDS, RowDot
 from workers.tvm_backend.dot.marks import MARK
 
 WINDOW = (3, 3)
 """Rows and columns of the kernel."""
+PLAIN = 4
+"""Axes of a plain map."""
 
 
 class DepthwiseWords(Rule):
     """Applies to 3×3 depthwise convolutions of words, on CPUs with an instruction for them.
 
-    One sketch. Knobs: rows of a band and of a tile, columns of a tile.
+    One sketch. Knobs: rows of a band and of a tile, columns of a tile. In plain maps a thread computes whole planes;
+    knobs: planes of its chunk, rows of a tile.
     """
 
     def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
@@ -54,6 +58,11 @@ class Words:
     wide: tuple[str, ...]
     copies: tuple[str, ...]
     words: str
+
+    @property
+    def plain(self) -> bool:
+        """The map is plain."""
+        return len(self.stage.spatial) == PLAIN
 
 
 @dataclass(frozen=True)
@@ -92,8 +101,9 @@ def applies(sch: Schedule, cpu: CpuModel) -> bool:
 def dot_of(found: Words, cpu: CpuModel) -> RowDot | None:
     """The instruction that a CPU has for it; None where it has none, or rows or blocks that it does not fit."""
     rows, lanes = found.stage.spatial[2], found.stage.spatial[-1]
-    fitting = (dot for dot in ROW_WORDS if dot.left == found.words and dot.lanes == lanes and rows % 2 == 0)
-    return next((dot for dot in fitting if dot.runs_on(cpu)), None)
+    fitting = (dot for dot in ROW_WORDS if dot.left == found.words and dot.plain == found.plain and rows % 2 == 0)
+    filled = (dot for dot in fitting if (lanes % dot.lanes == 0 if dot.plain else lanes == dot.lanes))
+    return next((dot for dot in filled if dot.runs_on(cpu)), None)
 
 
 def splits_words(stage: Stage) -> bool:
@@ -108,17 +118,26 @@ def _schedule(sch: Schedule, plan: WordsPlan) -> None:
     for name in found.wide:
         sch.compute_inline(sch.get_sblock(name))
     last = fold(sch, block)
-    tile = sch.cache_write(block, 0, "local")
-    if last is not None:
+    by_rows = last is not None and found.plain  # rows may be cut there, and what is left of one is no vector
+    if by_rows:
+        sch.set_scope(block, 0, "local")
+        tile = sch.get_sblock(last)
+    else:
+        tile = sch.cache_write(block, 0, "local")
+    if last is not None and not by_rows:
         sch.reverse_compute_inline(sch.get_sblock(last))
     nest = _tile(sch, block, plan)
     sch.reverse_compute_at(tile, nest.tile, preserve_unit_loops=True)
     threads = fused(sch, nest.threads)
     sch.parallel(threads)
-    _copy_loops(sch, plan)
+    if found.plain:
+        _copy_planes(sch, plan, threads)
+    else:
+        _copy_rows(sch, plan)
     for loop in nest.unrolled:
         sch.unroll(loop)
-    unroll_and_vectorize(sch, sch.get_loops(tile)[-3:])
+    if not by_rows:
+        unroll_and_vectorize(sch, sch.get_loops(tile)[-3:])
     init = sch.decompose_reduction(block, nest.unrolled[0])
     *outer, lane, row = sch.get_loops(init)[-4:]
     sch.reorder(row, lane)
@@ -137,19 +156,24 @@ class _Nest:
 
 
 def _tile(sch: Schedule, block: Any, plan: WordsPlan) -> _Nest:
-    n, o, y, x, lane, ky, kx = sch.get_loops(block)
+    n, o, y, x, *lanes, ky, kx = sch.get_loops(block)
+    most = max(1, plan.cpu.window_rows // 2)
     pairs, row = sch.split(y, [None, 2], preserve_unit_iters=True)
     p0, p1 = chunked(sch, [n, o])
-    band, y0, y1 = sch.split(
-        pairs, sch.sample_perfect_tile(pairs, 3, max(1, plan.cpu.window_rows // 2)), preserve_unit_iters=True
-    )
-    x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.cpu.window_columns), preserve_unit_iters=True)
+    if plan.found.plain:
+        y0, y1 = sch.split(pairs, sch.sample_perfect_tile(pairs, 2, most), preserve_unit_iters=True)
+        x0, x1, lane = sch.split(x, [1, None, plan.dot.lanes], preserve_unit_iters=True)
+        bands = []
+    else:
+        (lane,) = lanes
+        *bands, y0, y1 = sch.split(pairs, sch.sample_perfect_tile(pairs, 3, most), preserve_unit_iters=True)
+        x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.cpu.window_columns), preserve_unit_iters=True)
     outside, inside = ([kx], [ky]) if plan.dot.columns == 1 else ([], [ky, kx])
-    sch.reorder(*p0, band, p1, y0, x0, y1, x1, *outside, lane, row, *inside)
-    return _Nest([*p0, band], x0, [y1, x1, *outside], lane)
+    sch.reorder(*p0, *bands, p1, y0, x0, y1, x1, *outside, lane, row, *inside)
+    return _Nest([*p0, *bands], x0, [y1, x1, *outside], lane)
 
 
-def _copy_loops(sch: Schedule, plan: WordsPlan) -> None:
+def _copy_rows(sch: Schedule, plan: WordsPlan) -> None:
     """Padding is copied in vectors of channels; LLVM makes vectors of what is put between one another.
 
     All words are made first. Inside of a loop TVM would make of each word of codes the two rows alone that the program
@@ -161,4 +185,21 @@ def _copy_loops(sch: Schedule, plan: WordsPlan) -> None:
     for stage in padded:
         sch.compute_at(stage, rows, preserve_unit_loops=True)
         sch.vectorize(sch.get_loops(stage)[-1])
+    sch.unroll(sch.get_loops(words)[-1])
+
+
+def _copy_planes(sch: Schedule, plan: WordsPlan, threads: Any) -> None:
+    """Planes get zeros around them, and then rows without a test for each element; words of codes are made first."""
+    *padded, words = (sch.get_sblock(name) for name in plan.found.copies)
+    if plan.found.words == BITS:
+        sch.compute_at(words, threads, preserve_unit_loops=True)
+        at = threads
+    else:
+        at = sch.fuse(*sch.get_loops(words)[:2])
+        sch.parallel(at)
+    for stage in padded:
+        sch.compute_at(stage, at, preserve_unit_loops=True)
+        row = sch.get_loops(stage)[-2]
+        if sch.can_decompose_padding(stage, row):
+            sch.decompose_padding(stage, row)
     sch.unroll(sch.get_loops(words)[-1])

@@ -138,12 +138,12 @@ def scaled_sums(sums: te.Tensor, zeros: te.Tensor, scales: te.Tensor) -> te.Tens
     """The same of sums in float32.
 
     Args:
-        sums: float32 [N, OB, Y, X, lanes], whole numbers.
-        zeros, scales: float32 [OB, lanes].
+        sums: float32 [N, OB, Y, X, lanes], or [N, O, Y, X]; whole numbers.
+        zeros, scales: float32 [OB, lanes], or [O].
     """
 
-    def value(b: Any, o: Any, y: Any, x: Any, lane: Any) -> Any:
-        return (sums[b, o, y, x, lane] - zeros[o, lane]) * scales[o, lane]
+    def value(b: Any, o: Any, y: Any, x: Any, *lane: Any) -> Any:
+        return (sums(b, o, y, x, *lane) - zeros(o, *lane)) * scales(o, *lane)
 
     return te.compute(sums.shape, value, name="scaled_sums")
 

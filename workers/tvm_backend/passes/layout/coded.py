@@ -133,8 +133,10 @@ def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.E
     codes = values.codes(data)
     if codes is None or not (shifted is None or (not found.depthwise and _has_code(values, shifted))):
         return None
-    if found.fits_words and (made := _depthwise(values, codes, call, found)) is not None:
-        return made
+    if found.fits_words:
+        lanes = values.blocks.lanes(len(found.weight))
+        if (made := _depthwise(values, codes, data, found, lanes)) is not None:
+            return made
     computed = None if shifted is None else shifted.zero
     zero = codes.zero if computed is None else _code_of(values, codes.grid, computed)
     inner, outs = values.blocks.of(found)
@@ -196,17 +198,28 @@ def _times(values: Values, made: relax.Call, shifted: Shifted | None) -> relax.E
     return relax.op.multiply(values.builder.emit(made), values.in_shape(shifted.scale, (1,)))
 
 
-def _depthwise(values: Values, codes: Codes, call: relax.Call, found: Convolution) -> relax.Expr | None:
-    """A depthwise convolution of codes whose rows share lanes; None where its weights are on no grids."""
+def depthwise_rows(values: Values, call: relax.Call, found: Convolution) -> relax.Expr | None:
+    """A depthwise convolution of plain codes whose rows share lanes; None as for a convolution."""
+    data = call.args[0]
+    codes = None if data in values.grids.shifted else values.codes(data)
+    return None if codes is None else _depthwise(values, codes, data, found, lanes=1)
+
+
+def _depthwise(values: Values, codes: Codes, data: relax.Expr, found: Convolution, lanes: int) -> relax.Expr | None:
+    """A depthwise convolution of codes whose rows share lanes; None where its weights are on no grids.
+
+    Args:
+        lanes: channels of a block; a map of one lane is plain.
+    """
     weights = _weights(found.weight)
     if weights is None:
         return None
     numbers, scales = weights
-    lanes = values.blocks.lanes(len(numbers))
     packed = fold_constants.to_constant(packing.depthwise_quads(numbers, lanes))
-    source = values.blocked_codes(call.args[0])
+    source = values.plain_codes(data) if lanes == 1 else values.blocked_codes(data)
     sums = values.emit_product(row_words.depthwise_conv2d_quads, source, packed, codes.zero, found.padding)
-    zeros, scales = (packing.in_blocks(each, lanes).astype(np.float32) for each in _folded(codes.grid, numbers, scales))
+    folded = [each.astype(np.float32) for each in _folded(codes.grid, numbers, scales)]
+    zeros, scales = folded if lanes == 1 else (packing.in_blocks(each, lanes) for each in folded)
     return values.call(byte_compute.scaled_sums, sums, *map(fold_constants.to_constant, (zeros, scales)))
 
 

@@ -347,7 +347,7 @@ def to_plain(x: te.Tensor, channels: int) -> te.Tensor:
 
 
 def padded(x: te.Tensor, padding: tuple[int, int, int, int], fill: Any = None) -> te.Tensor:
-    """A border around the rows and columns of a blocked feature map; the tensor itself where there is none.
+    """A border around the rows and columns of a feature map, blocked or not; the tensor itself where there is none.
 
     Args:
         fill: value of the border; None: zero.
@@ -355,14 +355,14 @@ def padded(x: te.Tensor, padding: tuple[int, int, int, int], fill: Any = None) -
     if not any(padding):
         return x
     top, left, bottom, right = padding
-    n, blocks, height, width, lanes = (int(d) for d in x.shape)
+    n, blocks, height, width, *lanes = (int(d) for d in x.shape)
     border = tirx.const(0, x.dtype) if fill is None else fill
 
-    def value(b: Any, o: Any, y: Any, c: Any, lane: Any) -> Any:
+    def value(b: Any, o: Any, y: Any, c: Any, *lane: Any) -> Any:
         inside = tirx.all(y >= top, y < height + top, c >= left, c < width + left)
-        return tirx.if_then_else(inside, x[b, o, y - top, c - left, lane], border)
+        return tirx.if_then_else(inside, x(b, o, y - top, c - left, *lane), border)
 
-    return te.compute((n, blocks, height + top + bottom, width + left + right, lanes), value, name="padded")
+    return te.compute((n, blocks, height + top + bottom, width + left + right, *lanes), value, name="padded")
 
 
 def extent(size: int, kernel: int, stride: int, padding: tuple[int, ...], dilation: int) -> int:

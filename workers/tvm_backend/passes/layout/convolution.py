@@ -130,10 +130,13 @@ def _in_pairs(values: Values, call: relax.Call, found: Convolution) -> relax.Cal
 
 
 def depthwise_rows(values: Values, call: relax.Expr) -> relax.Expr | None:
-    """A depthwise convolution that stays plain, and whose rows do not fill vectors; None for anything else."""
+    """A depthwise convolution that stays plain, and whose rows share lanes or fill no vectors; None for the rest."""
     found = match(call, values.cpu, values.blocks)
-    if found is None or not found.depthwise or found.stride[1] != 1 or found.columns % LANES == 0:
+    if found is None or not found.depthwise:
         return None
+    made = _rows_of_words(values, call, found) if found.fits_words and found.columns > LANES // 2 else None
+    if made is not None or found.stride[1] != 1 or found.columns % LANES == 0:
+        return made
     return values.call(
         compute.depthwise_conv2d_rows,
         values.plain(call.args[0]),
@@ -142,6 +145,15 @@ def depthwise_rows(values: Values, call: relax.Expr) -> relax.Expr | None:
         found.padding,
         found.dilation,
     )
+
+
+def _rows_of_words(values: Values, call: relax.Call, found: Convolution) -> relax.Expr | None:
+    """The same of bits, or of codes; None of float32."""
+    if values.algorithms.bf16:
+        weight = values.packed.of(call.args[1], packing.depthwise_pairs, 1)
+        source = values.rounded(values.plain(call.args[0]))
+        return values.call_product(row_words.depthwise_conv2d_pairs, source, weight, found.padding)
+    return coded.depthwise_rows(values, call, found) if values.algorithms.int8 else None
 
 
 def pack_matmul(values: Values, call: relax.Expr) -> relax.Expr | None:
