@@ -146,7 +146,9 @@ BOTH = EACH_ROUNDED, ALL_ROUNDED
 
 def main() -> None:
     """The command."""
-    metaschedule.INTRINSICS.write_text(json.dumps(as_texts(), separators=(",", ":")) + "\n", encoding="utf-8")
+    text = json.dumps(as_texts(), separators=(",", ":"))
+    short = text.replace(metaschedule.ESCAPED_QUOTE, metaschedule.QUOTE)
+    metaschedule.INTRINSICS.write_text(f"{short}\n", encoding="utf-8")
 
 
 def as_texts() -> dict[str, list[Any]]:

@@ -30,6 +30,8 @@ SCRIPTS = (COMPILE_SCRIPT, _TEMPLATES / "prefetch.py")
 """The script of the exported folder: TVM, NumPy and the standard library."""
 INTRINSICS_FILE = "intrinsics.json"
 INTRINSICS = _TEMPLATES / INTRINSICS_FILE
+QUOTE, ESCAPED_QUOTE = "'", r"\""
+"""What stands in that file of ours for a quotation mark within a string: a sixth of it would be backslashes."""
 """TVM's JSON of the tensor intrinsics of Tunesmith's rules, by name: what each computes, and how. One that serves
 several sizes has a list of these as a third part, and their names in braces in its own name and texts. One that
 computes what another does has the name of that in the place of the first text."""
@@ -79,7 +81,7 @@ def intrinsics(wanted: Container[str]) -> dict[str, list[str]]:
 
 @functools.cache
 def _known_intrinsics() -> dict[str, list[Any]]:
-    return dict(json.loads(INTRINSICS.read_text(encoding="utf-8")))
+    return dict(json.loads(INTRINSICS.read_text(encoding="utf-8").replace(QUOTE, ESCAPED_QUOTE)))
 
 
 def _sized(text: str, values: Mapping[str, int]) -> str:

@@ -13,6 +13,7 @@ pytestmark = pytest.mark.parallel
 
 
 def test_the_file_is_up_to_date() -> None:
-    known, made = json.loads(metaschedule.INTRINSICS.read_text()), as_texts()
+    text = metaschedule.INTRINSICS.read_text().replace(metaschedule.QUOTE, metaschedule.ESCAPED_QUOTE)
+    known, made = json.loads(text), as_texts()
     assert known.keys() == made.keys()
     assert known == made, "run: python -m tools.intrinsics"

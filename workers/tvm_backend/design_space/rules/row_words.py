@@ -1,7 +1,8 @@
 """3×3 depthwise convolutions whose rows share 32-bit lanes, on an instruction for pairs or quads.
 
 Two rows of the result are computed at a time: both are made of the same words, with weights that are shifted for the
-second one. All words are made first, or, of bits in plain maps, by each thread for some planes.
+second one. All words of codes are made first: inside of a loop TVM would make of each word the two rows alone that the
+program reads, but the instruction reads four. Those of bits are made for a band of a plane, or for some plain planes.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ def _schedule(sch: Schedule, plan: WordsPlan) -> None:
     if found.plain:
         _copy_planes(sch, plan, threads)
     else:
-        _copy_rows(sch, plan)
+        _copy_rows(sch, plan, nest.plane)
     for loop in nest.unrolled:
         sch.unroll(loop)
     if not by_rows:
@@ -147,9 +148,10 @@ def _schedule(sch: Schedule, plan: WordsPlan) -> None:
 
 @dataclass(frozen=True)
 class _Nest:
-    """Loops of the convolution: of the threads, around a tile, unrolled ones, lanes."""
+    """Loops of the convolution: of the threads, around a band of a plane, around a tile, unrolled ones, lanes."""
 
     threads: list[Any]
+    plane: Any
     tile: Any
     unrolled: list[Any]
     lane: Any
@@ -170,26 +172,27 @@ def _tile(sch: Schedule, block: Any, plan: WordsPlan) -> _Nest:
         x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.cpu.window_columns), preserve_unit_iters=True)
     outside, inside = ([kx], [ky]) if plan.dot.columns == 1 else ([], [ky, kx])
     sch.reorder(*p0, *bands, p1, y0, x0, y1, x1, *outside, lane, row, *inside)
-    return _Nest([*p0, *bands], x0, [y1, x1, *outside], lane)
+    return _Nest([*p0, *bands], p1, x0, [y1, x1, *outside], lane)
 
 
-def _copy_rows(sch: Schedule, plan: WordsPlan) -> None:
-    """Padding is copied in vectors of channels; LLVM makes vectors of what is put between one another.
-
-    All words are made first. Inside of a loop TVM would make of each word of codes the two rows alone that the program
-    reads; the instruction reads four.
-    """
+def _copy_rows(sch: Schedule, plan: WordsPlan, plane: Any) -> None:
+    """LLVM makes vectors of what is put between one another; of codes only where no padding is put in on the way."""
     *padded, words = (sch.get_sblock(name) for name in plan.found.copies)
-    rows = sch.fuse(*sch.get_loops(words)[:3])
-    sch.parallel(rows)
-    for stage in padded:
-        sch.compute_at(stage, rows, preserve_unit_loops=True)
-        sch.vectorize(sch.get_loops(stage)[-1])
+    if plan.found.words == BITS:
+        for stage in padded:
+            sch.compute_inline(stage)
+        sch.compute_at(words, plane, preserve_unit_loops=True)
+    else:
+        rows = sch.fuse(*sch.get_loops(words)[:3])
+        sch.parallel(rows)
+        for stage in padded:
+            sch.compute_at(stage, rows, preserve_unit_loops=True)
+            sch.vectorize(sch.get_loops(stage)[-1])
     sch.unroll(sch.get_loops(words)[-1])
 
 
 def _copy_planes(sch: Schedule, plan: WordsPlan, threads: Any) -> None:
-    """Planes get zeros around them, and then rows without a test for each element; words of codes are made first."""
+    """Planes get zeros around them, and then rows without a test for each element."""
     *padded, words = (sch.get_sblock(name) for name in plan.found.copies)
     if plan.found.words == BITS:
         sch.compute_at(words, threads, preserve_unit_loops=True)
