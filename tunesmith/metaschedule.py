@@ -30,11 +30,11 @@ SCRIPTS = (COMPILE_SCRIPT, _TEMPLATES / "prefetch.py")
 """The script of the exported folder: TVM, NumPy and the standard library."""
 INTRINSICS_FILE = "intrinsics.json"
 INTRINSICS = _TEMPLATES / INTRINSICS_FILE
-QUOTE, ESCAPED_QUOTE = "'", r"\""
-"""What stands in that file of ours for a quotation mark within a string: a sixth of it would be backslashes."""
 """TVM's JSON of the tensor intrinsics of Tunesmith's rules, by name: what each computes, and how. One that serves
 several sizes has a list of these as a third part, and their names in braces in its own name and texts. One that
 computes what another does has the name of that in the place of the first text."""
+QUOTE, ESCAPED_QUOTE = "'", r"\""
+"""What stands in that file of ours for a quotation mark within a string: a sixth of it would be backslashes."""
 INTRINSIC = re.compile(r'"(ts_\w+)"')
 """The name of one of them in a trace."""
 _README = _TEMPLATES / "README.md"
