@@ -26,30 +26,32 @@ def main(a: T.handle, b: T.handle, c: T.handle) -> None:
 
 def texts(dot: RowDot) -> tuple[str, str]:
     """TVM's script of what an intrinsic computes, and of how."""
-    share, wide, kernel = dot.group, dot.columns > 1, 2 if dot.group == 2 else 3
+    share, kernel = dot.group, 2 if dot.group == 2 else 3
+    all_lanes, strides = (1, ["sa", "sc"]) if dot.plain else (16, ["sa", "sb", "sc", "sd"])
+    columns = [str(15 + dot.columns)] if dot.plain else [str(dot.columns), "16"]
+    result = ["16"] if dot.plain else ["1", "16"]
     words = {
+        "strides": "\n    ".join(f"{name} = T.int32()" for name in strides),
         "share": share,
+        "all": all_lanes * share,
         "rows": min(share, 3),
         "left": dot.left,
         "weights": dot.weights,
-    }
-    if dot.plain:
-        pixels, weights, strides = 15 + dot.columns, 1, ("sa", "sc")
-        places = {"a": "sa", "c": "sc", "pixels": f"{pixels}", "pixel_region": f"0:{pixels}"}
-        places |= {"result": "16", "result_region": "0:16"}
-    else:
-        weights, strides = 16, ("sa", "sb", "sc", "sd")
-        places = {"a": f"sa, {16 * share}" if wide else "sa, sb", "c": "sc, sd"}
-        places |= {"pixels": f"{dot.columns}, 16", "pixel_region": f"0:{dot.columns}, 0:16"}
-        places |= {"result": "1, 16", "result_region": "0:1, 0:16"}
-    words |= places | {
-        "strides": "\n    ".join(f"{name} = T.int32()" for name in strides),
-        "all": weights * share,
-        "kernel": f"{kernel}, {weights}",
-        "kernel_region": f"0:{kernel}, 0:{weights}",
+        "a": "sa" if dot.plain else f"sa, {16 * share}" if dot.columns > 1 else "sa, sb",
+        "c": "sc" if dot.plain else "sc, sd",
+        "pixels": ", ".join(columns),
+        "pixel_region": _region(columns),
+        "result": ", ".join(result),
+        "result_region": _region(result),
+        "kernel": f"{kernel}, {all_lanes}",
+        "kernel_region": f"0:{kernel}, 0:{all_lanes}",
     }
     body = _pairs(dot) if share == 2 else _quads(dot)
     return HEAD.format(body=_computes(dot), **words), HEAD.format(body=body, **words)
+
+
+def _region(extents: list[str]) -> str:
+    return ", ".join(f"0:{extent}" for extent in extents)
 
 
 def _computes(dot: RowDot) -> str:
@@ -115,6 +117,7 @@ def _in_lanes(dot: RowDot, weights: str) -> str:
 
 def _quads(dot: RowDot) -> str:
     lines = []
+    unit = "" if dot.plain else "0, "
     lanes = ("uint32", "int8x4") if dot.plain else ("uint32x16", "int8x64")
     for row in range(2):
         total = "T.broadcast(T.int32(0), 16)"
@@ -125,9 +128,8 @@ def _quads(dot: RowDot) -> str:
             weight = f'T.reinterpret("int8x64", {_in_lanes(dot, moved if row else kept)})'
             total = (
                 f'T.call_pure_extern("int32x16", "llvm.x86.avx512.vpdpbusd.512", {total}, '
-                f'A.vload([0, {column}, 0{"" if dot.plain else ", 0"}], "uint8x64"), {weight})'
+                f'A.vload([0, {column}, {unit}0], "uint8x64"), {weight})'
             )
-        first = f"{row}, " if dot.plain else f"{row}, 0, "
-        place = f"C[{first}T.ramp(0, 1, 16)]"
-        lines.append(f'        {place} = C.vload([{first}0], "float32x16") + T.cast({total}, "float32x16")')
+        place = f"C[{row}, {unit}T.ramp(0, 1, 16)]"
+        lines.append(f'        {place} = C.vload([{row}, {unit}0], "float32x16") + T.cast({total}, "float32x16")')
     return "\n".join(lines)

@@ -25,9 +25,9 @@ PREPARATION_FILE = "preparation.txt"
 
 _TEMPLATES = Path(str(resources.files("tunesmith"))) / "templates"
 COMPILE_SCRIPT = _TEMPLATES / "compile.py"
+"""The script of the exported folder: TVM, NumPy and the standard library."""
 SCRIPTS = (COMPILE_SCRIPT, _TEMPLATES / "prefetch.py")
 """What compiles an exported folder, and what that reads beside itself."""
-"""The script of the exported folder: TVM, NumPy and the standard library."""
 INTRINSICS_FILE = "intrinsics.json"
 INTRINSICS = _TEMPLATES / INTRINSICS_FILE
 """TVM's JSON of the tensor intrinsics of Tunesmith's rules, by name: what each computes, and how. One that serves

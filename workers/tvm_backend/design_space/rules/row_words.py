@@ -125,8 +125,8 @@ def _schedule(sch: Schedule, plan: WordsPlan) -> None:
         tile = sch.get_sblock(last)
     else:
         tile = sch.cache_write(block, 0, "local")
-    if last is not None and not by_rows:
-        sch.reverse_compute_inline(sch.get_sblock(last))
+        if last is not None:
+            sch.reverse_compute_inline(sch.get_sblock(last))
     nest = _tile(sch, block, plan)
     sch.reverse_compute_at(tile, nest.tile, preserve_unit_loops=True)
     threads = fused(sch, nest.threads)
@@ -176,7 +176,7 @@ def _tile(sch: Schedule, block: Any, plan: WordsPlan) -> _Nest:
 
 
 def _copy_rows(sch: Schedule, plan: WordsPlan, plane: Any) -> None:
-    """LLVM makes vectors of what is put between one another; of codes only where no padding is put in on the way."""
+    """LLVM makes vectors of rows that are interleaved; of codes only where a copy of them has the border already."""
     *padded, words = (sch.get_sblock(name) for name in plan.found.copies)
     if plan.found.words == BITS:
         for stage in padded:
