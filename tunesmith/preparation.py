@@ -25,7 +25,8 @@ class Preparation:
     Attributes:
         blocked: feature maps in blocks of channels and weights packed once, which CPUs want and GPUs do not.
         fast_math: exp, log, erf, tanh and sigmoid as formulas that a compiler can vectorise.
-        winograd: convolutions by Winograd's algorithm as well, where that may be faster; only of blocked models.
+        winograd: convolutions by Winograd's algorithm as well, where that may be faster; only of blocked models
+            without int8 or tiles.
         bf16: products of operands that are rounded to bfloat16, and maps stored so; only of blocked models.
         int8: products of bytes where a model is quantised, and maps stored so; only of blocked models.
         tiles: blocks as deep as a tile of a matrix unit for these products; only with bf16 or int8.
@@ -96,8 +97,8 @@ def for_target(
         options = options.model_copy(update={"precision": FLOAT32})
     if options.precision != FLOAT32:
         _check_narrow(kind, operator, options)
-        bf16, int8 = (options.precision == each for each in (BF16, INT8))
-        return Preparation(True, options.fast_math, bf16=bf16, int8=int8, tiles=options.precision in tiled)
+        bf16, int8, tiles = options.precision == BF16, options.precision == INT8, options.precision in tiled
+        return Preparation(True, options.fast_math, options.winograd and bf16 and not tiles, bf16, int8, tiles)
     if options.space == TVM_SPACE:
         return PLAIN
     blocked = kind == "llvm" and not operator

@@ -198,6 +198,8 @@ class ModelRequest:
         seconds: about how long the timing may take.
         timeout: seconds after which a hanging model is killed.
         outputs: ``.npz`` for the tuned model's outputs of the first inputs; None: they are not kept.
+        rounds_otherwise: another algorithm than the untuned model's rounds other values to bfloat16, whose bits the
+            parameters of uint16 are.
     """
 
     untuned: Path
@@ -208,6 +210,7 @@ class ModelRequest:
     seconds: float
     timeout: float
     outputs: Path | None = None
+    rounds_otherwise: bool = False
 
 
 @dataclass(frozen=True)

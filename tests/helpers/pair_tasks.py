@@ -10,6 +10,7 @@ import numpy as np
 import rule_checks
 from run_once import compiled
 
+from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.targets import Target
 from tunesmith.types import TensorSpec
 from workers.tvm_backend.arguments import as_meant, random_array
@@ -32,6 +33,7 @@ from workers.tvm_backend.passes.layout.narrow_compute import (
     to_bf16,
 )
 from workers.tvm_backend.passes.layout.row_words import depthwise_conv2d_pairs
+from workers.tvm_backend.passes.layout.winograd import TILE_OF_PAIRS, columns, conv2d_winograd_pairs
 from workers.tvm_backend.passes.value_ranges.functions import Function
 from workers.tvm_backend.passes.value_ranges.search import argument_specs
 
@@ -158,6 +160,19 @@ def convolution(
     compute = conv2d_pairs if groups == 1 else group_conv2d_pairs
     given = (stride, padding, dilation, *([outs] if spare else []))
     return product(shapes, compute, given, (1, outs, 1, 1, lanes), (n, outs, high, wide, lanes), **options)
+
+
+def by_winograd(
+    image: tuple[int, int, int, int], outs: int, padding: tuple[int, int, int, int], **options: bool
+) -> Extracted:
+    """A 3×3 convolution by Winograd's algorithm; ``image`` is N, blocks, H, W."""
+    n, blocks, height, width = image
+    high, wide = height + padding[0] + padding[2] - 2, width + padding[1] + padding[3] - 2
+    size = TILE_OF_PAIRS + 2
+    shapes = [(*image, LANES), (outs, size, size, blocks, LANES // 2, LANES, 2)]
+    given = padding, columns(wide, TILE_OF_PAIRS, CpuModel())
+    out = n, outs, high, wide, LANES
+    return product(shapes, conv2d_winograd_pairs, given, (1, outs, 1, 1, LANES), out, **options)
 
 
 def arguments(task: Extracted) -> tuple[TensorSpec, ...]:

@@ -114,6 +114,7 @@ def _request(
         seconds=min(high, max(low, TIMING_SHARE * message.timeout)),
         timeout=message.timeout,
         outputs=outputs,
+        rounds_otherwise=tuned.alternatives > 0 and message.precision in ROUNDED,
     )
 
 

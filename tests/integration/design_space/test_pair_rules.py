@@ -11,7 +11,7 @@ from effort import examples
 from emulated import emulated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pair_tasks import ZNVER4, between, check, convolution, dense, depthwise, of_groups, plain_depthwise
+from pair_tasks import ZNVER4, between, by_winograd, check, convolution, dense, depthwise, of_groups, plain_depthwise
 
 import tvm  # isort: skip
 from tvm import topi  # isort: skip
@@ -26,6 +26,8 @@ from workers.tvm_backend.passes.extract_tasks import Extracted
 pytestmark = pytest.mark.parallel
 
 FEW = settings(max_examples=examples(3), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+EVEN = st.integers(1, 4).map(lambda pairs: 2 * pairs)
+"""Rows of maps whose rows are taken in twos."""
 
 
 @FEW
@@ -70,6 +72,29 @@ def test_convolutions(
     assert check(task) >= 2
 
 
+@FEW
+@given(
+    st.tuples(st.integers(1, 2), st.integers(1, 3), st.integers(3, 12), st.integers(3, 16)),
+    st.integers(1, 4),
+    st.tuples(*[st.integers(0, 2)] * 4),
+    st.booleans(),
+    st.booleans(),
+)
+def test_convolutions_by_winograds_algorithm(
+    image: tuple[int, int, int, int],
+    outs: int,
+    padding: tuple[int, int, int, int],
+    residual: bool,
+    rounded: bool,
+) -> None:
+    task = by_winograd(image, outs, padding, residual=residual, rounded=rounded)
+    mods = [emulated(mod) for mod in rule_checks.scheduled(task, ZNVER4, each=1)]
+    plain = rule_checks.scheduled(task, rule_checks.AVX2, each=1)
+    assert 2 <= len(mods) <= 4
+    assert 2 <= len(plain) <= 4
+    check(task, more=[*mods, *plain])
+
+
 @pytest.mark.parametrize("kernel", [1, 3])
 def test_spare_blocks_are_computed_and_not_written(kernel: int) -> None:
     task = convolution((1, 2, 5, 13), 3, (kernel, kernel), padding=(kernel // 2,) * 4, spare=1)
@@ -92,12 +117,24 @@ def test_products_of_groups() -> None:
     assert check(of_groups(2, 3, 5, 7, residual=True)) == 2, "odd channels, pixels that fill no registers"
 
 
-@pytest.mark.parametrize(
-    "task",
-    [depthwise((1, 1, 2, 2)), plain_depthwise((1, 3, 4, 14)), plain_depthwise((1, 2, 2, 32), residual=True)],
-    ids=["blocked", "plain", "whole vectors"],
+@FEW
+@given(st.tuples(st.integers(1, 2), st.integers(1, 3), EVEN, st.integers(1, 9)))
+def test_depthwise_convolutions_in_blocks(image: tuple[int, int, int, int]) -> None:
+    right_by_words(depthwise(image))
+
+
+@FEW
+@given(
+    st.tuples(st.integers(1, 2), st.integers(1, 5), EVEN, st.one_of(st.integers(9, 40), st.just(32))),
+    st.booleans(),
+    st.booleans(),
 )
-def test_depthwise_convolutions(task: Extracted) -> None:
+def test_depthwise_convolutions_of_plain_maps(image: tuple[int, int, int, int], residual: bool, rounded: bool) -> None:
+    right_by_words(plain_depthwise(image, residual=residual, rounded=rounded))
+
+
+def right_by_words(task: Extracted) -> None:
+    """The rule's schedule is on the instruction, and right whatever is decided."""
     mod = rule_checks.by_rule(task, DepthwiseWords(), ZNVER4)
     on_the_instruction(mod)
     assert check(task, more=[emulated(mod)]) >= 1
@@ -118,8 +155,13 @@ def test_what_stands_between_products(name: str) -> None:
 
 @pytest.mark.parametrize(
     "task",
-    [dense((12,), 4, 32), convolution((1, 2, 8, 8), 4, (3, 3)), of_groups(2, 8, 8, 16)],
-    ids=["dense", "conv", "groups"],
+    [
+        dense((12,), 4, 32),
+        convolution((1, 2, 8, 8), 4, (3, 3)),
+        of_groups(2, 8, 8, 16),
+        by_winograd((1, 2, 8, 8), 4, (1, 1, 1, 1)),
+    ],
+    ids=["dense", "conv", "groups", "winograd"],
 )
 def test_all_multiply_adds_are_on_the_instruction(task: pair_tasks.Extracted) -> None:
     mods = rule_checks.scheduled(task, ZNVER4, each=1)

@@ -12,7 +12,7 @@ from emulated import emulated
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pair_tasks import ZNVER4
-from quad_tasks import assembly, convolution, dense, depthwise, of_groups
+from quad_tasks import Case, assembly, convolution, dense, depthwise, of_groups
 
 from tunesmith.targets import Target
 
@@ -26,6 +26,8 @@ from workers.tvm_backend.design_space.static_model import prior_of
 pytestmark = pytest.mark.parallel
 
 FEW = settings(max_examples=examples(2), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+EVEN = st.integers(1, 4).map(lambda pairs: 2 * pairs)
+"""Rows of maps whose rows are taken in twos."""
 SAPPHIRE = Target({"kind": "llvm", "mcpu": "sapphirerapids", "num-cores": 2})
 ALDER_LAKE = Target({"kind": "llvm", "mcpu": "alderlake", "num-cores": 2})
 NOT_DOTS = r"\b(vpmaddwd|vpmaddubsw|vpmulld)\b"
@@ -67,13 +69,20 @@ def test_products_of_groups() -> None:
     assert of_groups(2, 3, 6, 7).check() == 2, "channels that fill no lanes, pixels that fill no registers"
 
 
-@pytest.mark.parametrize(
-    ("image", "lanes"),
-    [((1, 16, 2, 2), 16), ((1, 3, 4, 14), 1), ((1, 2, 2, 32), 1)],
-    ids=["blocked", "plain", "whole vectors"],
-)
-def test_depthwise_convolutions(image: tuple[int, int, int, int], lanes: int) -> None:
-    case = depthwise(image, lanes)
+@FEW
+@given(st.tuples(st.integers(1, 2), st.sampled_from([16, 32]), EVEN, st.integers(1, 9)))
+def test_depthwise_convolutions_in_blocks(image: tuple[int, int, int, int]) -> None:
+    right_by_words(depthwise(image))
+
+
+@FEW
+@given(st.tuples(st.integers(1, 2), st.integers(1, 5), EVEN, st.one_of(st.integers(9, 40), st.just(32))))
+def test_depthwise_convolutions_of_plain_maps(image: tuple[int, int, int, int]) -> None:
+    right_by_words(depthwise(image, lanes=1))
+
+
+def right_by_words(case: Case) -> None:
+    """The rule's schedule is on the instruction, and right whatever is decided."""
     assert case.check() >= 1
     mod = rule_checks.by_rule(case.task, DepthwiseWords(), ZNVER4)
     text = str(tvm.compile(mod, target=tir.tvm_target(ZNVER4)).mod.inspect_source("asm"))

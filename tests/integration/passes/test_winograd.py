@@ -27,6 +27,7 @@ from tvm.s_tir import Schedule  # noqa: E402
 from tvm.s_tir.schedule import Trace  # noqa: E402
 
 from workers.tvm_backend import tir  # noqa: E402
+from workers.tvm_backend.arguments import dtype_of  # noqa: E402
 from workers.tvm_backend.design_space import space  # noqa: E402
 from workers.tvm_backend.design_space.rules.registers import boxes  # noqa: E402
 from workers.tvm_backend.design_space.rules.winograd import Winograd  # noqa: E402
@@ -34,7 +35,13 @@ from workers.tvm_backend.design_space.static_model import prior_of  # noqa: E402
 from workers.tvm_backend.passes.layout import packing, winograd  # noqa: E402
 from workers.tvm_backend.passes.layout.conv_problem import Convolution  # noqa: E402
 from workers.tvm_backend.passes.layout.cook_toom import filtering  # noqa: E402
-from workers.tvm_backend.passes.layout.winograd import columns, conv2d_winograd, tiles  # noqa: E402
+from workers.tvm_backend.passes.layout.winograd import (  # noqa: E402
+    TILE_OF_PAIRS,
+    columns,
+    conv2d_winograd,
+    conv2d_winograd_pairs,
+    tiles,
+)
 
 pytestmark = pytest.mark.parallel
 
@@ -184,6 +191,40 @@ def test_the_error_is_bounded(
     arrays = [tvm.runtime.tensor(np.ascontiguousarray(each)) for each in (data, u, np.zeros(expected.shape, "float32"))]
     built["main"](*arrays)
     assert np.abs(arrays[-1].numpy() - expected).max() <= BOUNDS[m] * np.abs(expected).max()
+
+
+@pytest.mark.parametrize(("image", "outs"), [((1, 64, 16, 14), 32), ((2, 20, 9, 8), 18)])
+def test_the_error_in_bfloat16_is_bounded(image: tuple[int, int, int, int], outs: int) -> None:
+    rng, padding = np.random.default_rng(0), (1, 1, 1, 1)
+    bits = dtype_of("bfloat16")
+    x = rng.standard_normal(image).astype(bits)
+    w = rng.standard_normal((outs, image[1], 3, 3)).astype(np.float32)
+    data, u = packing.feature_map(x).view("uint16"), packing.winograd_pairs(w, TILE_OF_PAIRS)
+    expected = packing.feature_map(exact(x.astype(np.float32), w, padding))
+    args = [
+        te.placeholder([tvm.tirx.IntImm("int64", side) for side in each.shape], "uint16", name)
+        for each, name in ((data, "x"), (u, "u"))
+    ]
+    out = conv2d_winograd_pairs(*args, padding, columns(expected.shape[3], TILE_OF_PAIRS, CpuModel()))
+    built = compiled(tvm.IRModule({"main": te.create_prim_func([*args, out])}), here().to_json())
+    arrays = [tvm.runtime.tensor(np.ascontiguousarray(each)) for each in (data, u, np.zeros(expected.shape, "float32"))]
+    built["main"](*arrays)
+    off = arrays[-1].numpy() - expected
+    assert 1e-3 < np.sqrt(np.square(off).mean() / np.square(expected).mean()) < 5e-3
+
+
+@pytest.mark.parametrize(
+    ("source", "outs", "pays"),
+    [
+        ((1, 64, 56, 56), 64, True),
+        ((1, 128, 28, 28), 32, True),
+        ((1, 512, 7, 7), 512, False),
+        ((1, 8, 56, 56), 64, False),
+    ],
+)
+def test_where_it_may_pay_in_bfloat16(source: tuple[int, int, int, int], outs: int, pays: bool) -> None:
+    assert winograd.fits_pairs(convolution(source, outs), CpuModel()) is pays
+    assert not winograd.fits_pairs(convolution(source, outs, stride=2), CpuModel())
 
 
 @pytest.mark.parametrize("plain", [False, True])

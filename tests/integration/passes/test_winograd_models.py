@@ -35,6 +35,8 @@ CPU = Target(quick({"mcpu": "x86-64-v3", "num-cores": 1}))
 BLOCKED = Preparation(blocked=True)
 WINOGRAD = Preparation(blocked=True, winograd=True)
 SHAPE = (1, 32, 16, 16)
+BF16 = Preparation(blocked=True, bf16=True)
+WINOGRAD_BF16 = Preparation(blocked=True, winograd=True, bf16=True)
 TRANSFORMED = 32 * 32 * 36 * 4
 """Bytes of the weights of one of the convolutions, transformed for tiles of 4 × 4 outputs."""
 
@@ -66,9 +68,11 @@ def barely_scheduled(module: bytes) -> bytes:
 class Case:
     """The network prepared, with what a test compares its results to."""
 
-    def __init__(self, folder: Path) -> None:
-        self.path = network(folder)
-        self.direct, self.made = (prepared(self.path, choice) for choice in (BLOCKED, WINOGRAD))
+    def __init__(
+        self, folder: Path, choices: tuple[Preparation, Preparation] = (BLOCKED, WINOGRAD), within: float = 1e-4
+    ) -> None:
+        self.path, self.within = network(folder), within
+        self.direct, self.made = (prepared(self.path, choice) for choice in choices)
         self.tasks = extract_tasks.extract_tasks(self.made.module)
         self.params = folder / "params.npz"
         pipeline.save_params(self.made.params, self.params)
@@ -101,7 +105,7 @@ class Case:
         ]
 
     def check(self, y: Array) -> None:
-        assert np.abs(y - self.y).max() < 1e-4 * np.abs(self.y).max()
+        assert np.abs(y - self.y).max() < self.within * np.abs(self.y).max()
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +193,20 @@ def test_weights_that_nothing_uses_are_not_bound(case: Case, tmp_path: Path, use
     )
     large = sorted(size for size in sizes if size > pipeline.INLINE_BYTES)
     assert large == sorted([32 * 32 * 9 * 4] * (0 if used else 4) + [TRANSFORMED] * (4 if used else 0))
+
+
+def test_pairs_of_bfloat16_have_alternatives_as_well(tmp_path: Path) -> None:
+    case = Case(tmp_path, (BF16, WINOGRAD_BF16), within=1e-2)
+    assert calls(case.made.module) == calls(case.direct.module), "main is the direct model"
+    tasks = [task for task in case.tasks if task.alternative_of is not None]
+    assert [(each.workload.family, each.weight) for each in tasks] == [("conv2d_pairs", 3), ("conv2d_pairs", 1)]
+    case.check(run_network(case.made, case.x)[0])
+    folder = case.database(tmp_path / "database", dict.fromkeys(case.names(alternative=True), 1.0))
+    done = compile_model.compile_model(case.made.module, case.params, CPU, folder, tmp_path / "model.so", True)
+    assert len(done.applied) == len(tasks) == sum("winograd" in name for name in done.applied)
+    found = executed(done.path, case.x)
+    case.check(found)
+    assert np.abs(found - case.y).max() > 1e-4 * np.abs(case.y).max(), "what is rounded is another value"
 
 
 def test_the_exported_script_chooses_by_itself(case: Case, tmp_path: Path) -> None:

@@ -43,7 +43,11 @@ def library(path: Path, factor: float, last: str = "round") -> Path:
 
 
 def outcome(
-    folder: Path, factor: float, untuned: float = 8.0, last: tuple[str, str] = ("round", "round")
+    folder: Path,
+    factor: float,
+    untuned: float = 8.0,
+    last: tuple[str, str] = ("round", "round"),
+    rounds_otherwise: bool = False,
 ) -> ModelOutcome:
     """What comes of a model whose input may hold NaN."""
     from tvm import rpc
@@ -54,7 +58,7 @@ def outcome(
         for name, value, how in zip(("untuned.so", "tuned.so"), (untuned, factor), last, strict=True)
     ]
     given = TensorSpec("float32", SHAPE, "x", Values(-1.0, 1.0, special=True))
-    request = ModelRequest(paths[0], paths[1], None, (given,), 0, 0.01, 60.0)
+    request = ModelRequest(paths[0], paths[1], None, (given,), 0, 0.01, 60.0, None, rounds_otherwise)
     return compare(session, session.cpu(0), request, contextlib.nullcontext)
 
 
@@ -68,6 +72,14 @@ def test_wrong_steps_are_wrong(tmp_path: Path) -> None:
     found = outcome(tmp_path, 8.1)
     assert found.error == pytest.approx(1 / 16, rel=0.1)
     assert found.tolerance == TOLERANCE
+
+
+def test_who_rounds_other_values_may_be_off_by_what_these_are_off_by(tmp_path: Path) -> None:
+    assert outcome(tmp_path, 8.02).tolerance == TOLERANCE
+    found = outcome(tmp_path, 8.02, rounds_otherwise=True)
+    assert found.error == pytest.approx(1 / 16, rel=0.1)
+    assert found.error <= found.tolerance == pytest.approx(2 * found.error, rel=0.1)
+    assert outcome(tmp_path, 8.2, rounds_otherwise=True).tolerance == TOLERANCE
 
 
 def test_outputs_that_are_the_same_for_every_input_check_nothing(tmp_path: Path) -> None:

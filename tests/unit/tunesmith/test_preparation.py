@@ -72,7 +72,10 @@ def test_what_suits_a_target(kind: str, operator: bool, refused: tuple[str, ...]
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_narrow_precision_is_for_models_on_cpus(precision: str) -> None:
     narrow = JobOptions(precision=precision)
-    assert for_target("llvm", False, narrow).key == f"{PIPELINE}+blocked+fast-math+{precision}"
+    algorithm = "+winograd" if precision == "bf16" else ""
+    assert for_target("llvm", False, narrow).key == f"{PIPELINE}+blocked+fast-math{algorithm}+{precision}"
+    plain = JobOptions(precision=precision, winograd=False)
+    assert for_target("llvm", False, plain).key == f"{PIPELINE}+blocked+fast-math+{precision}"
     assert for_target("llvm", False, narrow).precision == precision
     assert for_target("llvm", False, narrow, (precision,)).key == f"{PIPELINE}+blocked+fast-math+{precision}+tiles"
     assert not for_target("llvm", False, JobOptions(), (precision,)).tiles, "float32 is for vectors"

@@ -54,11 +54,13 @@ class Compiled:
 
     Attributes:
         inputs: inputs of an untuned model, with the values to draw for them.
+        alternatives: how many of those tasks another algorithm computes than in the untuned model.
     """
 
     path: Path
     applied: int
     inputs: tuple[TensorSpec, ...] = ()
+    alternatives: int = 0
 
 
 @dataclass(frozen=True)
@@ -146,6 +148,7 @@ class Builder:
             MeasurementFailed, MissingDependency: see ``workers.tvm_backend.build.compile_model``.
         """
         from workers.tvm_backend.build import compile_model, database
+        from workers.tvm_backend.export import script
         from workers.tvm_backend.passes.value_ranges import models
 
         made = Target(dict(target))
@@ -157,7 +160,8 @@ class Builder:
             database.write(log, records, target)
         done = compile_model.compile_model(module, params, made, log, out, False)
         inputs = models.drawn_inputs(module) if records is None else ()
-        return Compiled(done.path, len(done.applied), inputs)
+        others = sum(script().ALTERNATIVE in name for name in done.applied)
+        return Compiled(done.path, len(done.applied), inputs, others)
 
     def _build(self, request: BuildRequest, started: float) -> Built:
         from tvm.s_tir.analysis import estimate_tir_flops

@@ -65,6 +65,7 @@ BLOCKED = (
     ("depthwise_conv2d", "depthwise_conv2d"),
     ("group_conv2d", "group_conv2d"),
     ("conv2d_blocked", "conv2d"),
+    ("conv2d_winograd_pairs", "conv2d_pairs"),
     ("conv2d_winograd", "conv2d"),
     ("matmul_packed", "matmul"),
 )

@@ -169,7 +169,7 @@ def _with_winograd(
     if not any(operator(binding.value) == "relax.nn.conv2d" for binding in bindings):
         return mod
     try:
-        other = _laid_out(simple, layout.Algorithms(winograd=True), packed, cpu)
+        other = _laid_out(simple, layout.Algorithms(winograd=True, bf16=preparation.bf16), packed, cpu)
         if not any(conv2d_winograd.__name__ in str(var.name_hint) for var in other.functions):
             return mod
         return alternatives.join(mod, lower_model(other, preparation))

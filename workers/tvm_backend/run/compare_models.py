@@ -12,11 +12,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tunesmith.arithmetic import NARROW
 from tunesmith.measuring.agreement import TOLERANCE, dependence, loses_nan, signal_error
 from tunesmith.measuring.ratio import PLACEMENTS
+from tunesmith.names import BF16
 from tunesmith.types import FailureKind
 from workers.protocol import ModelOutcome, ModelRequest
-from workers.tvm_backend.arguments import random_array, takes_special, with_special
+from workers.tvm_backend.arguments import dtype_of, random_array, takes_special, with_special
 from workers.tvm_backend.run.references import FREEDOM, excuse, nudged
 
 ROUNDS = 10
@@ -29,10 +31,11 @@ SAMPLE_SECONDS = 0.001
 """A sample is the mean over as many runs as take this long: clocks and calls err by microseconds."""
 SLOW_SECONDS = 0.1
 """From here on the client times a run: the call costs a fraction of a millisecond, a warm-up run far more."""
-OFF = 1e-4
-"""Share of themselves by which inputs and weights are off when the untuned model is asked how steady its outputs are.
-It is what a kernel's outputs may be off by, in single precision."""
-
+OFF, OFF_IN_BF16 = 1e-4, 2.0**-8
+"""Shares of themselves by which inputs and weights are off when the untuned model is asked how steady its outputs are.
+The first is what a kernel's outputs may be off by in single precision. The second is for an algorithm that rounds other
+values to bfloat16: each is rounded by up to 2⁻⁹ in one model and in the other.
+"""
 SPECIAL = 2
 """The set of inputs with NaN and infinity, after two without."""
 SPECIAL_SECONDS = 5.0
@@ -157,17 +160,25 @@ def compare(session: Any, device: Any, request: ModelRequest, window: Window) ->
     which = errors.index(max(errors))
     if not errors[which] <= allowed:  # a model that rounds jumps where a sum falls on the other side of a half
         ours, right, apart = ((found, expected, elsewhere), (other_found, elsewhere, expected))[which]
+        share = OFF_IN_BF16 if request.rounds_otherwise else OFF
         off = [
-            [place(nudged(array, OFF, request.seed + i)) for i, array in enumerate(arrays)]
+            [place(_nudged(request, array, share, request.seed + i)) for i, array in enumerate(arrays)]
             for arrays in (model_inputs(request, which), [each.numpy() for each in params])
         ]
         with window():
             shifted = untuned.run(*off)
         same_shapes = all(a.shape == b.shape == c.shape for a, b, c in zip(ours, right, shifted, strict=True))
-        if same_shapes and excuse(ours, right, shifted, OFF):
+        if same_shapes and excuse(ours, right, shifted, share):
             allowed = max(allowed, FREEDOM * output_error(shifted, right, apart))
     signal = max(map(dependence, expected, elsewhere), default=0.0)
     return ModelOutcome(tuple(times[0]), tuple(times[1]), max(errors), allowed, signal)
+
+
+def _nudged(request: ModelRequest, array: NDArray[Any], share: float, seed: int) -> NDArray[Any]:
+    kind = NARROW[BF16]
+    if not request.rounds_otherwise or str(array.dtype) != kind.storage:
+        return nudged(array, share, seed)
+    return nudged(array.view(dtype_of(kind.numbers)), share, seed).view(kind.storage)
 
 
 def model_inputs(request: ModelRequest, which: int) -> list[NDArray[Any]]:

@@ -18,7 +18,7 @@ from tvm.s_tir import Schedule
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules import padding, rounding
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
-from workers.tvm_backend.design_space.rules.contraction import axes_of, only
+from workers.tvm_backend.design_space.rules.contraction import axes_of, is_channel, only
 from workers.tvm_backend.design_space.rules.convolution import TiledLoops, in_threads, operands
 from workers.tvm_backend.design_space.rules.dots import accumulate, dot_of, place_widening, seen_by_tiles
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
@@ -167,7 +167,7 @@ def match(sch: Schedule, handle: Any) -> BlockedConv | None:
     own_channel = [parts.variables[at] for at in (i, *pairs)]
     if (
         axes_of([number], parts.variables) != [n]
-        or not _is_channel(inner, own_channel, GROUPS.get(weights, 1))
+        or not is_channel(inner, own_channel, GROUPS.get(weights, 1))
         or not all(any(variable.same_as(own) for own in of_channels) for variable in variables_of(group))
     ):
         return None
@@ -199,16 +199,6 @@ def _step(index: Any, variable: Any) -> int:
     if type(index).__name__ == "Mul" and index.a.same_as(variable):
         return int(getattr(index.b, "value", 0))
     return 0
-
-
-def _is_channel(index: Any, variables: list[Any], group: int) -> bool:
-    """Whether an index is a channel's variable, or ``group channel + s`` where so many share a lane."""
-    if len(variables) == 1:
-        return bool(variables[0].same_as(index))
-    if type(index).__name__ != "Add" or type(index.a).__name__ != "Mul":
-        return False
-    channel, pair = variables
-    return channel.same_as(index.a.a) and getattr(index.a.b, "value", 0) == group and pair.same_as(index.b)
 
 
 def _schedule(sch: Schedule, plan: BlockedConvPlan) -> None:

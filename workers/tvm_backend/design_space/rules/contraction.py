@@ -183,3 +183,13 @@ def axes_of(indices: Any, variables: list[Any]) -> list[int] | None:
             return None
         found.append(place)
     return found
+
+
+def is_channel(index: Any, variables: list[Any], group: int) -> bool:
+    """Whether an index is a channel's variable, or ``group channel + s`` where so many share a lane."""
+    if len(variables) == 1:
+        return bool(variables[0].same_as(index))
+    if type(index).__name__ != "Add" or type(index.a).__name__ != "Mul":
+        return False
+    channel, pair = variables
+    return channel.same_as(index.a.a) and getattr(index.a.b, "value", 0) == group and pair.same_as(index.b)

@@ -10,7 +10,7 @@ registers like any other matrix product (Goto and van de Geijn, 2008).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,10 +18,16 @@ from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
-from workers.tvm_backend.design_space.rules.contraction import axes_of, factors_of, only
+from workers.tvm_backend.design_space.rules.contraction import axes_of, factors_of, is_channel, only
+from workers.tvm_backend.design_space.rules.dots import accumulate, dot_of, place_widening, seen_by_tiles
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.registers import Box, boxes, innermost
 from workers.tvm_backend.design_space.rules.stages import fused
+from workers.tvm_backend.dot.bits import BITS, PAIR
+from workers.tvm_backend.dot.intrinsics import Dot
+
+AXES, AXES_OF_PAIRS = 9, 10
+"""Loops of the products: of single values, and of what shares a lane."""
 
 
 class Winograd(Rule):
@@ -39,9 +45,13 @@ class Winograd(Rule):
             return
         if not foldable(sch, sch.get_sblock(found.result)):
             return
-        for box in boxes(cpu, found.lanes // cpu.lanes(), found.rows, found.columns, found.outs):
+        dot = None if found.wide is None else dot_of(cpu, found.lanes, BITS)
+        if found.wide is not None and (dot is None or dot.lanes != cpu.lanes()):
+            return
+        seen = seen_by_tiles(cpu, dot)
+        for box in boxes(seen, found.lanes // cpu.lanes(), found.rows, found.columns, found.outs):
             for ahead in (False, True):
-                yield partial(_schedule, plan=WinogradPlan(found, cpu.lanes(), box, ahead, cpu))
+                yield partial(_schedule, plan=WinogradPlan(found, cpu.lanes(), box, ahead, cpu, dot))
 
 
 @dataclass(frozen=True)
@@ -61,6 +71,7 @@ class WinogradConv:
         size: size of an output tile.
         lanes: channels of a block.
         dtype: data type of the result.
+        wide: widens the transformed inputs, which are bits of bfloat16, for products of pairs; None of float32.
     """
 
     pad: str | None
@@ -76,6 +87,7 @@ class WinogradConv:
     size: int
     lanes: int
     dtype: str
+    wide: str | None
 
 
 @dataclass(frozen=True)
@@ -87,6 +99,7 @@ class WinogradPlan:
         box: tiles and blocks of output channels, the latter at most, whose products are in registers.
         ahead: all inputs are transformed before the first product.
         cpu: CPU that the sketch is for.
+        dot: how pairs are multiplied; None where the operands are float32.
     """
 
     found: WinogradConv
@@ -94,6 +107,7 @@ class WinogradPlan:
     box: Box
     ahead: bool
     cpu: CpuModel
+    dot: Dot | None = None
 
 
 def find(sch: Schedule) -> WinogradConv | None:
@@ -107,6 +121,7 @@ def match(sch: Schedule, handle: Any) -> WinogradConv | None:
     if extents is None:
         return None
     before, after = _chain(sch, handle, sch.get_producers), _chain(sch, handle, sch.get_consumers)[:3]
+    wide = before.pop(0) if before and len(extents) == AXES_OF_PAIRS else None
     ranks = [len(sch.get(each).iter_vars) for each in (*before, *after)]
     if len(before) not in (2, 3) or ranks != [*[7, 6, 5][: len(before)], 7, 7, 5]:
         return None
@@ -131,20 +146,31 @@ def match(sch: Schedule, handle: Any) -> WinogradConv | None:
         size,
         lanes,
         str(block.body.buffer.dtype),
+        None if wide is None else str(sch.get(wide).name_hint),
     )
 
 
 def _product_extents(sch: Schedule, handle: Any) -> tuple[int, ...] | None:
-    """Extents of ``M[n, o, i, j, y, x, l] += V[n, y, i, j, c, x, k] * U[o, i, j, c, k, l]``; None of another block."""
+    """Extents of ``M[n, o, i, j, y, x, l] += V[n, y, i, j, c, x, k] * U[o, i, j, c, k, l]``; None of another block.
+
+    In pairs it is ``V[…, 2 k + s] * U[…, l, s]``, and V is what a stage has widened.
+    """
     block = sch.get(handle)
-    loads = factors_of(block)
-    if loads is None or len(block.iter_vars) != 9 or len(sch.get_loops(handle)) != 9:
+    loads, count = factors_of(block), len(block.iter_vars)
+    if loads is None or count not in (AXES, AXES_OF_PAIRS) or len(sch.get_loops(handle)) != count:
         return None
     variables = [each.var for each in block.iter_vars]
-    v, u = sorted((axes_of(load.indices, variables) or [] for load in loads), key=len, reverse=True)
+    *outer, c, k, lane = 1, 2, 3, 7, 8, 6
+    pair = [*range(AXES, count)]
+    v, u = sorted(loads, key=lambda load: axes_of(load.indices, variables) == [*outer, c, k, lane, *pair])
     if axes_of(block.body.indices, variables) != [*range(7)]:
         return None
-    if v != [0, 4, 2, 3, 7, 5, 8] or u != [1, 2, 3, 7, 8, 6]:
+    if axes_of(u.indices, variables) != [*outer, c, k, lane, *pair] or bool(pair) != (str(u.source.dtype) == BITS):
+        return None
+    *places, channel = v.indices
+    if axes_of(places, variables) != [0, 4, 2, 3, 7, 5]:
+        return None
+    if not is_channel(channel, [variables[at] for at in (k, *pair)], PAIR):
         return None
     return tuple(int(each.dom.extent) for each in block.iter_vars)
 
@@ -160,6 +186,11 @@ def _chain(sch: Schedule, handle: Any, neighbours: Any) -> list[Any]:
 
 def _schedule(sch: Schedule, plan: WinogradPlan) -> None:
     found = plan.found
+    if plan.dot is not None and found.wide is not None:
+        place_widening(sch, sch.get_sblock(found.products), plan.dot)
+        if plan.dot.widened:  # inputs are transformed, rounded and widened in one stage, which stays
+            found = replace(found, inputs=found.wide)
+            plan = replace(plan, found=found)
     last = fold(sch, sch.get_sblock(found.result))
     if last is not None:
         sch.compute_inline(sch.get_sblock(found.result))
@@ -170,7 +201,10 @@ def _schedule(sch: Schedule, plan: WinogradPlan) -> None:
     threads = fused(sch, loops.threads)
     sch.parallel(threads)
     _input_loops(sch, plan, None if plan.ahead else threads)
-    innermost(sch, sch.decompose_reduction(sch.get_sblock(found.products), reduction), 5)
+    if plan.dot is None:
+        innermost(sch, sch.decompose_reduction(sch.get_sblock(found.products), reduction), 5)
+    else:
+        accumulate(sch, sch.get_sblock(found.products), reduction, 5, plan.dot)
 
 
 @dataclass(frozen=True)
@@ -221,12 +255,13 @@ def _product_loops(sch: Schedule, plan: WinogradPlan, loops: _Loops) -> Any:
     register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
     sch.reorder(i, j, o1, y1, x0, y2, x1, o2, register, lane)
     sch.compute_at(products, x0, preserve_unit_loops=True)
-    o, i, j, y, x, lane, c, k = sch.get_loops(products)[-8:]
+    o, i, j, y, x, lane, c, k, *pair = sch.get_loops(products)[-8 - (plan.dot is not None) :]
     k0, k1 = sch.split(k, sch.sample_perfect_tile(k, 2, plan.cpu.unrolled_steps), preserve_unit_iters=True)
     register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
-    sch.reorder(i, j, c, k0, k1, y, x, o, register, lane)
+    sch.reorder(i, j, c, k0, k1, y, x, o, register, lane, *pair)
     sch.unroll(k1)
-    innermost(sch, products, 5)
+    if plan.dot is None:
+        innermost(sch, products, 5)
     innermost(sch, written, 5)
     return c
 

@@ -123,6 +123,10 @@ def _in_pairs(values: Values, call: relax.Call, found: Convolution) -> relax.Cal
         source, inner = values.rounded(values.blocked(data)), lanes
     else:
         source, inner = values.emit(narrow_compute.to_pairs, values.plain(data)), PAIR
+    if values.algorithms.winograd and inner == outs == LANES and winograd.fits_pairs(found, values.cpu):
+        weight = values.packed.of(call.args[1], packing.winograd_pairs, winograd.TILE_OF_PAIRS)
+        columns = winograd.columns(found.columns, winograd.TILE_OF_PAIRS, values.cpu)
+        return values.call_product(winograd.conv2d_winograd_pairs, source, weight, found.padding, columns)
     blocks = -(-len(found.weight) // outs)
     computed = computed_blocks(blocks, found.columns, values.cpu, values.blocks)
     weight = values.packed.of(call.args[1], packing.conv2d_pairs, inner, outs, computed)

@@ -132,12 +132,22 @@ def winograd_weight(weight: Array, m: int) -> Array:
 
     Transformed in float64 and rounded to the type of ``weight`` once; zeros are added. Output channels come last.
     """
+    return np.ascontiguousarray(_transformed(weight, m).astype(weight.dtype))
+
+
+def winograd_pairs(weight: Array, m: int) -> Array:
+    """The same as bfloat16 bits whose last three axes are [LANES / 2, LANES, 2]."""
+    return _pairs(_transformed(weight, m))
+
+
+def _transformed(weight: Array, m: int) -> Array:
+    """Weights between Winograd's transforms, in float64."""
     g = filtering(m).weight
-    found = np.einsum("ir,ocrs,js->ocij", g, weight.astype(np.float64), g).astype(weight.dtype)
+    found = np.einsum("ir,ocrs,js->ocij", g, weight.astype(np.float64), g)
     full = _filled(_filled(found, 0, LANES, 0.0), 1, LANES, 0.0)
     outs, channels, size, _ = full.shape
     split = full.reshape(outs // LANES, LANES, channels // LANES, LANES, size, size)
-    return np.ascontiguousarray(np.transpose(split, (0, 4, 5, 2, 3, 1)))
+    return np.transpose(split, (0, 4, 5, 2, 3, 1))
 
 
 def feature_map(array: Array, lanes: int = LANES, fill: float = 0.0) -> Array:
