@@ -13,6 +13,7 @@ from workers.tvm_backend.dot.intrinsics import (
     HALVED_QUADS,
     PAIRS,
     QUADS,
+    ROUNDING,
     ROW_WORDS,
     SUMS,
     TURNED_HALVED_QUADS,
@@ -20,7 +21,6 @@ from workers.tvm_backend.dot.intrinsics import (
     WIDENED_PAIRS,
     Dot,
 )
-from workers.tvm_backend.dot.matrix import ROUNDING
 from workers.tvm_backend.warm import warm
 
 FUNCTION = """

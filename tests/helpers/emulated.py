@@ -11,7 +11,7 @@ from tvm.s_tir import Schedule
 from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.codes import WEIGHTS
 from workers.tvm_backend.dot.intrinsics import DPBF16PS
-from workers.tvm_backend.dot.matrix import ROUND, helper
+from workers.tvm_backend.dot.matrix import helper
 
 IMPORT = "pragma_import_llvm"
 VPDPBUSD, NAME = "llvm.x86.avx512.vpdpbusd.512", "emulated_vpdpbusd"
@@ -141,7 +141,7 @@ PRODUCTS = {
   %after = call <16 x i32> @{NAME}(<16 x i32> %before, <64 x i8> %xb, <64 x i8> %yb)""",
 }
 UNITS = {
-    helper(BITS): ROUND + PAIRS + UNIT.replace("FUNCTION", "ts_amx_bf16").replace("PRODUCT", PRODUCTS[BITS]),
+    helper(BITS): PAIRS + UNIT.replace("FUNCTION", "ts_amx_bf16").replace("PRODUCT", PRODUCTS[BITS]),
     helper(WEIGHTS): QUADS + UNIT.replace("FUNCTION", "ts_amx_i8").replace("PRODUCT", PRODUCTS[WEIGHTS]),
 }
 """Matrix units, by the text of the real one."""

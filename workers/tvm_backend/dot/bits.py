@@ -28,21 +28,13 @@ def widened(bits: Any) -> Any:
 
 def rounded(value: Any) -> Any:
     """A float32 as the bits of the nearest bfloat16, half to even; NaN stays NaN."""
+    whole = tirx.reinterpret("uint32", value)
+    odd = (whole >> tirx.const(16, "uint32")) & tirx.const(1, "uint32")
+    nearest = (whole + odd + tirx.const(0x7FFF, "uint32")) >> tirx.const(16, "uint32")
     # Adding to a NaN's bits could make a zero of it. It is told by its bits: TVM takes value == value for true.
     # It is written as TVM simplifies it, so that a rule knows it again.
-    whole = tirx.reinterpret("uint32", value)
     is_nan = tirx.LT(tirx.const(INFINITY, "uint32"), whole & tirx.const(0x7FFFFFFF, "uint32"))
-    return tirx.Select(is_nan, tirx.const(QUIET_NAN, "uint32"), _nearest(whole)).astype(BITS)
-
-
-def number_rounded(value: Any) -> Any:
-    """The same of what is made of bfloat16 alone, in fewer operations: the lower half of its NaN's bits is zero."""
-    return _nearest(tirx.reinterpret("uint32", value)).astype(BITS)
-
-
-def _nearest(whole: Any) -> Any:
-    odd = (whole >> tirx.const(16, "uint32")) & tirx.const(1, "uint32")
-    return (whole + odd + tirx.const(0x7FFF, "uint32")) >> tirx.const(16, "uint32")
+    return tirx.Select(is_nan, tirx.const(QUIET_NAN, "uint32"), nearest).astype(BITS)
 
 
 def key_of(bits: Any) -> Any:

@@ -29,6 +29,14 @@ define <16 x float> @ts_dpbf16ps(<16 x float> %c, <16 x i32> %a, <16 x i32> %b) 
 }
 """
 
+ROUND = """
+define <16 x i16> @ts_bf16_round(<16 x float> %x) alwaysinline {
+  %r = fptrunc <16 x float> %x to <16 x bfloat>
+  %b = bitcast <16 x bfloat> %r to <16 x i16>
+  ret <16 x i16> %b
+}
+"""
+
 GROUPS = {BITS: 2, WEIGHTS: 4, CODES: 4}
 """Values in a 32-bit lane, by the type of the operand with the columns."""
 SUMS = {BITS: "float32", WEIGHTS: "int32", CODES: "int32"}
@@ -100,6 +108,9 @@ TURNED_QUADS, TURNED_HALVED_QUADS, TURNED_PLAIN_QUADS = (
     for dots in (QUADS, HALVED_QUADS, (PLAIN_QUADS,))
 )
 """The same with a weight that is broadcast to the codes of some pixels."""
+
+ROUNDING = Dot("ts_bf16_round_16", 16, "float32", BITS, "bf16_dot", 1.0, ROUND)
+"""A vector of float32 as bits of bfloat16: two micro-operations with AVX512_BF16."""
 
 ALL = (
     PAIRS,

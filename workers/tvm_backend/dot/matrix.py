@@ -101,15 +101,11 @@ def helper(weights: str) -> str:
     longer, and also found where another library has set its own.
     """
     product = _PRODUCT[weights]
-    return (
-        (ROUND if weights == BITS else "")
-        + _HEAD.replace("PRODUCT", product)
-        + "".join(
-            (
-                _function("ts_amx_zero", "i32 %rows, i32 %steps", _CONFIGURE, "tilezero(i8 TILE)"),
-                _function("ts_amx_store", "ptr %c, i64 %s", "", "tilestored64(i8 TILE, ptr %c, i64 %s)"),
-                _function(f"ts_amx_{_WORD[weights]}", _OPERANDS, _LOAD, f"{product}(i8 TILE, i8 6, i8 7)"),
-            )
+    return _HEAD.replace("PRODUCT", product) + "".join(
+        (
+            _function("ts_amx_zero", "i32 %rows, i32 %steps", _CONFIGURE, "tilezero(i8 TILE)"),
+            _function("ts_amx_store", "ptr %c, i64 %s", "", "tilestored64(i8 TILE, ptr %c, i64 %s)"),
+            _function(f"ts_amx_{_WORD[weights]}", _OPERANDS, _LOAD, f"{product}(i8 TILE, i8 6, i8 7)"),
         )
     )
 
@@ -126,13 +122,6 @@ def _function(name: str, operands: str, first: str, call: str) -> str:
     )
 
 
-ROUND: Final = """
-define <16 x i16> @ts_bf16_round(<16 x float> %x) alwaysinline {
-  %r = fptrunc <16 x float> %x to <16 x bfloat>
-  %b = bitcast <16 x bfloat> %r to <16 x i16>
-  ret <16 x i16> %b
-}
-"""
 """LLVM's text of a function that rounds a vector, by an instruction where the CPU has one."""
 _HEAD = """
 declare void @llvm.x86.ldtilecfg(ptr)
@@ -199,8 +188,6 @@ go:
 """
 
 MATRIX: Final = tuple(_dots())
-ROUNDING: Final = Dot("ts_bf16_round_16", COLUMNS, "float32", BITS, "bf16_tiles", 1.0, helper(BITS))
-"""A vector of float32 as bits of bfloat16: two micro-operations where the CPU has an instruction for it."""
 MATRIX_BY_NAME: Final = {dot.name: dot for dot in MATRIX}
 STAGES: Final = {name: dot for dot in MATRIX for name in (dot.zero, dot.store)}
 """What clears a tile and what writes one, by their names."""

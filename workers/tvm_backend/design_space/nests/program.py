@@ -15,9 +15,9 @@ from workers.tvm_backend import tir
 from workers.tvm_backend.design_space.nests.expressions import key, linear, steps_of, variables
 from workers.tvm_backend.design_space.nests.lanes import Lanes, of_lanes
 from workers.tvm_backend.design_space.nests.sources import Source, joined
-from workers.tvm_backend.dot.intrinsics import BY_NAME, Dot, RowDot
+from workers.tvm_backend.dot.intrinsics import BY_NAME, ROUNDING, Dot, RowDot
 from workers.tvm_backend.dot.marks import MARK
-from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, ROUNDING, STAGES, MatrixDot
+from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, STAGES, MatrixDot
 
 KINDS = (Kind.SERIAL, Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED)
 """By the numbers of TVM's ``ForKind``."""

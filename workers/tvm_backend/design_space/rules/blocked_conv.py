@@ -206,7 +206,9 @@ def _schedule(sch: Schedule, plan: BlockedConvPlan) -> None:
     if plan.dot is not None:
         place_widening(sch, block, plan.dot)
     copies = padding.copies(sch, block)
-    rounded = rounding.find(sch, block) if plan.matrix else None
+    rounded = rounding.find(sch, block, plan.dot)
+    if rounded is not None and _is_cut(sch, block, rounded):  # it gets a bound, which no instruction takes
+        rounded = None
     last = fold(sch, block, rounded)
     if last is not None and _is_cut(sch, block, last):
         # TVM would inline what follows without a bound. A stage of its own gets one.

@@ -13,9 +13,9 @@ from tvm.s_tir import Schedule
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.registers import innermost
 from workers.tvm_backend.dot.bits import BITS, widened_load
-from workers.tvm_backend.dot.intrinsics import ALL, BY_NAME, Dot, register
+from workers.tvm_backend.dot.intrinsics import ALL, BY_NAME, ROUNDING, Dot, register
 from workers.tvm_backend.dot.marks import MARK
-from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, ROUNDING, STAGES
+from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, STAGES
 
 IMPORT = "pragma_import_llvm"
 POSTPROC = "TensorizeDots"
@@ -87,13 +87,20 @@ def tensorize(sch: Schedule) -> bool:
         marked = [(loop, name) for loop in loops if (name := _mark_of(sch, loop)) is not None]
         for loop, name in marked:
             sch.unannotate(loop, MARK)
-            helper = dot_named(name).helper
-            if helper and IMPORT not in sch.get(loops[0]).annotations:
-                # On the outermost loop: inside of the tile it would be parsed for each copy.
-                sch.annotate(loops[0], IMPORT, helper)
+            _import(sch, loops[0], dot_named(name).helper)
             register(name)
             sch.tensorize(loop, name)
     return True
+
+
+def _import(sch: Schedule, loop: Any, helper: str) -> None:
+    """Add LLVM's text to a kernel, on an outermost loop: inside of the tile it would be parsed for each copy."""
+    known = str(sch.get(loop).annotations.get(IMPORT, ""))
+    if helper in known:
+        return
+    if known:
+        sch.unannotate(loop, IMPORT)
+    sch.annotate(loop, IMPORT, known + helper)
 
 
 def dot_named(name: str) -> Dot:

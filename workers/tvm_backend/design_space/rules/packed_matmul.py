@@ -110,7 +110,7 @@ def _schedule(sch: Schedule, plan: ProductPlan) -> None:
     elif plan.made:
         _widen_rows(sch, block, plan)
     axes = _packed_axes(sch, block, found) if packs else None
-    rounded = rounding.find(sch, block) if plan.matrix and not plan.ragged else None
+    rounded = None if plan.ragged else rounding.find(sch, block, plan.dot)
     last = fold(sch, block, rounded)
     if plan.ragged:
         _pad(sch, block, plan)

@@ -17,6 +17,7 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
+from workers.tvm_backend.design_space.rules import rounding
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.contraction import axes_of, factors_of, is_channel, only
 from workers.tvm_backend.design_space.rules.dots import accumulate, dot_of, place_widening, seen_by_tiles
@@ -71,7 +72,7 @@ class WinogradConv:
         size: size of an output tile.
         lanes: channels of a block.
         dtype: data type of the result.
-        wide: widens the transformed inputs, which are bits of bfloat16, for products of pairs; None of float32.
+        bits, wide: round the transformed inputs to bfloat16 and widen them, for products of pairs; None of float32.
     """
 
     pad: str | None
@@ -87,7 +88,8 @@ class WinogradConv:
     size: int
     lanes: int
     dtype: str
-    wide: str | None
+    bits: str | None = None
+    wide: str | None = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ def match(sch: Schedule, handle: Any) -> WinogradConv | None:
     if extents is None:
         return None
     before, after = _chain(sch, handle, sch.get_producers), _chain(sch, handle, sch.get_consumers)[:3]
-    wide = before.pop(0) if before and len(extents) == AXES_OF_PAIRS else None
+    narrow = [str(sch.get(each).name_hint) for each in before[: 2 if len(extents) == AXES_OF_PAIRS else 0]]
+    before = before[len(narrow) :]
     ranks = [len(sch.get(each).iter_vars) for each in (*before, *after)]
     if len(before) not in (2, 3) or ranks != [*[7, 6, 5][: len(before)], 7, 7, 5]:
         return None
@@ -146,7 +149,7 @@ def match(sch: Schedule, handle: Any) -> WinogradConv | None:
         size,
         lanes,
         str(block.body.buffer.dtype),
-        None if wide is None else str(sch.get(wide).name_hint),
+        *reversed(narrow),
     )
 
 
@@ -185,26 +188,31 @@ def _chain(sch: Schedule, handle: Any, neighbours: Any) -> list[Any]:
 
 
 def _schedule(sch: Schedule, plan: WinogradPlan) -> None:
-    found = plan.found
-    if plan.dot is not None and found.wide is not None:
-        place_widening(sch, sch.get_sblock(found.products), plan.dot)
-        if plan.dot.widened:  # inputs are transformed, rounded and widened in one stage, which stays
-            found = replace(found, inputs=found.wide)
+    found, dot = plan.found, plan.dot
+    if dot is not None and found.bits is not None and found.wide is not None:
+        place_widening(sch, sch.get_sblock(found.products), dot)
+        if dot.widened:  # inputs are transformed, rounded and widened in one stage
+            sch.compute_inline(sch.get_sblock(found.inputs))
+            found = replace(found, inputs=found.wide, bits=None)
             plan = replace(plan, found=found)
-    last = fold(sch, sch.get_sblock(found.result))
+    rounded = rounding.find(sch, sch.get_sblock(found.result), dot)
+    last = fold(sch, sch.get_sblock(found.result), rounded)
     if last is not None:
         sch.compute_inline(sch.get_sblock(found.result))
-    loops = _output_loops(sch, plan)
-    sch.reverse_compute_at(sch.get_sblock(last or found.result), loops.row, preserve_unit_loops=True)
-    sch.vectorize(sch.get_loops(sch.get_sblock(last or found.result))[-1])
+    loops, written = _output_loops(sch, plan), sch.get_sblock(last or found.result)
+    sch.reverse_compute_at(written, loops.row, preserve_unit_loops=True)
+    if rounded is not None:
+        rounding.place(sch, written, rounded, loops.row, 5, unroll=False)
+    else:
+        sch.vectorize(sch.get_loops(written)[-1])
     reduction = _product_loops(sch, plan, loops)
     threads = fused(sch, loops.threads)
     sch.parallel(threads)
     _input_loops(sch, plan, None if plan.ahead else threads)
-    if plan.dot is None:
+    if dot is None:
         innermost(sch, sch.decompose_reduction(sch.get_sblock(found.products), reduction), 5)
     else:
-        accumulate(sch, sch.get_sblock(found.products), reduction, 5, plan.dot)
+        accumulate(sch, sch.get_sblock(found.products), reduction, 5, dot)
 
 
 @dataclass(frozen=True)
@@ -272,7 +280,8 @@ def _input_loops(sch: Schedule, plan: WinogradPlan, threads: Any | None) -> None
     Args:
         threads: the parallel loop inside which each thread transforms what it needs; None for all of it beforehand.
     """
-    found, inputs, half = plan.found, sch.get_sblock(plan.found.inputs), sch.get_sblock(plan.found.half)
+    found, half = plan.found, sch.get_sblock(plan.found.half)
+    inputs = sch.get_sblock(found.bits or found.inputs)
     if threads is not None:
         sch.compute_at(inputs, threads, preserve_unit_loops=True)
     n, row, i, j, c, column, lane = sch.get_loops(inputs)[-7:]
@@ -281,11 +290,15 @@ def _input_loops(sch: Schedule, plan: WinogradPlan, threads: Any | None) -> None
     if threads is None:
         c = sch.fuse(n, row, c)
         sch.parallel(c)
+    if found.bits is not None:
+        sch.unroll(j)
+        rounding.within(sch, sch.get_sblock(found.inputs), j, lane)
     sch.compute_at(half, c, preserve_unit_loops=True)
     *_, i, pixel, lane = sch.get_loops(half)
     register, lane = sch.split(lane, [None, plan.vector], preserve_unit_iters=True)
     sch.reorder(pixel, register, i, lane)
-    innermost(sch, inputs, 2)
+    if found.bits is None:
+        innermost(sch, inputs, 2)
     innermost(sch, half, 2)
     width = (found.columns * found.size + 2) * (found.size + 2) * found.lanes
     _near(sch, plan, half, width)

@@ -20,7 +20,7 @@ from tvm import te, tirx
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.arithmetic import NARROW
 from tunesmith.names import BF16
-from workers.tvm_backend.dot.bits import BITS, number_rounded, widened
+from workers.tvm_backend.dot.bits import BITS, rounded, widened
 from workers.tvm_backend.passes.layout.compute import LANES, multiplied, padded
 from workers.tvm_backend.passes.layout.conv_problem import Convolution
 from workers.tvm_backend.passes.layout.cook_toom import TAPS, filtering
@@ -124,7 +124,7 @@ def _convolved(
     rows = tiles(out_h, m)
     high, wide = rows * m + TAPS - 1, cols * m + TAPS - 1
     d = _source(x, (top, left, high - top - height, wide - left - width))
-    read, stored = (widened, number_rounded) if in_pairs else (_same, _same)
+    read = widened if in_pairs else _same
     half = te.compute(
         (n, blocks, rows, size, wide, lanes),
         lambda b, c, ty, i, z, lane: _evaluated(i, [read(d[b, c, ty * m + r, z, lane]) for r in range(size)]),
@@ -133,14 +133,13 @@ def _convolved(
     )
     v = te.compute(
         (n, rows, size, size, blocks, cols, lanes),
-        lambda b, ty, i, j, c, tx, lane: stored(
-            _evaluated(j, [half[b, c, ty, i, tx * m + s, lane] for s in range(size)])
-        ),
+        lambda b, ty, i, j, c, tx, lane: _evaluated(j, [half[b, c, ty, i, tx * m + s, lane] for s in range(size)]),
         name="winograd_input",
         attrs=OWN,
     )
     if in_pairs:
-        bits = v
+        values = v
+        bits = te.compute(values.shape, lambda *at: rounded(values(*at)), name="winograd_bits", attrs=OWN)
         v = te.compute(bits.shape, lambda *at: widened(bits(*at)), name="winograd_wide", attrs=OWN)
     products = _products(v, u)
     part = te.compute(
