@@ -68,9 +68,9 @@ def _counted(nest: Nest, costs: Costs, cpu: CpuModel) -> dict[str, float]:
 
 def _moved(nest: Nest, block: Block, extents: list[int], cpu: CpuModel, size: float) -> float:
     """From the outermost place whose footprints fit: each access as often as loops outside of its last mover run."""
+    loops = list(zip(block.loops, extents, strict=True))
     for place in range(len(extents) + 1):
-        inside = list(zip(block.loops[place:], extents[place:], strict=True))
-        if place == len(extents) or _all_touched(nest, block, inside, cpu) <= size:
+        if place == len(extents) or _held(nest, block, loops, place, cpu) <= size:
             break
     total = 0.0
     for number, access in enumerate((block.write, *block.reads)):
@@ -78,11 +78,30 @@ def _moved(nest: Nest, block: Block, extents: list[int], cpu: CpuModel, size: fl
             continue
         axes = {axis for index in access.indices for axis, _ in index.strides}
         movers = [at for at in range(place) if axes & set(block.loops[at].axes) and extents[at] > 1]
-        times = math.prod(extents[: movers[-1] + 1]) if movers else 1
-        total += (
-            (1 + (number == 0)) * times * _touched(nest.buffers[access.buffer], access, _ranges(block, inside), cpu)
-        )
+        times = math.prod(extents[: movers[-1] + 1]) if movers and place > _around(nest, block, access) else 1
+        total += (1 + (number == 0)) * times * _held_of(nest, block, access, loops, place, cpu)
     return total
+
+
+def _around(nest: Nest, block: Block, access: Access) -> int:
+    """How many loops are around everything that uses a buffer which is written and read."""
+    users = [b for b in nest.blocks if access.buffer in [each.buffer for each in (b.write, *b.reads)]]
+    between = {access.buffer in [each.buffer for each in b.reads] for b in users} == {True, False}
+    written = any(b.write.buffer == access.buffer for b in users)
+    same = [loop for loop in block.loops if all(loop.number in {each.number for each in b.loops} for b in users)]
+    return len(same) if between and written else 0
+
+
+def _held(nest: Nest, block: Block, loops: list[tuple[Loop, int]], place: int, cpu: CpuModel) -> float:
+    accesses = [each for each in (block.write, *block.reads) if not nest.buffers[each.buffer].local]
+    return sum(_held_of(nest, block, each, loops, place, cpu) for each in accesses)
+
+
+def _held_of(
+    nest: Nest, block: Block, access: Access, loops: list[tuple[Loop, int]], place: int, cpu: CpuModel
+) -> float:
+    inside = loops[max(place, _around(nest, block, access)) :]
+    return _touched(nest.buffers[access.buffer], access, _ranges(block, inside), cpu)
 
 
 def _all_touched(nest: Nest, block: Block, inside: list[tuple[Loop, int]], cpu: CpuModel, local: bool = False) -> float:

@@ -6,6 +6,7 @@ Plain data. A nest says nothing of how it was found, and nothing here needs a co
 from __future__ import annotations
 
 import enum
+import functools
 from dataclasses import dataclass
 
 
@@ -180,3 +181,21 @@ class Nest:
     buffers: tuple[Buffer, ...]
     tables: tuple[tuple[int, ...], ...] = ()
     marks: Marks | None = None
+
+    @functools.cached_property
+    def around(self) -> dict[int, frozenset[int]]:
+        """For each buffer that one block writes and another reads, the numbers of the loops around all of them.
+
+        A tensor and what is seen of it in lanes are two buffers of one name.
+        """
+        written, read = dict[str, list[Block]](), dict[str, list[Block]]()
+        for block in self.blocks:
+            written.setdefault(self.buffers[block.write.buffer].name, []).append(block)
+            for name in {self.buffers[access.buffer].name for access in block.reads}:
+                read.setdefault(name, []).append(block)
+        found = {}
+        for at, buffer in enumerate(self.buffers):
+            users = [*written.get(buffer.name, ()), *read.get(buffer.name, ())]
+            if buffer.name in written and buffer.name in read:
+                found[at] = frozenset.intersection(*(frozenset(loop.number for loop in each.loops) for each in users))
+        return found

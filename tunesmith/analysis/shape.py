@@ -78,14 +78,18 @@ class Shape:
         buffers: the nest's buffers.
         extents: float64 [loops, n].
         cpu: CPU whose cache lines count.
+        around: for buffers between blocks, how many of the loops are around all of these blocks.
 
     Attributes:
         n: candidates.
         before: float64 [loops + 1, n], the product of the extents of all loops outside of each place.
     """
 
-    def __init__(self, block: Block, buffers: Sequence[Buffer], extents: Floats, cpu: CpuModel) -> None:
+    def __init__(
+        self, block: Block, buffers: Sequence[Buffer], extents: Floats, cpu: CpuModel, around: Mapping[int, int] = {}
+    ) -> None:
         self.block, self.buffers, self.extents, self._line = block, buffers, extents, cpu.line_bytes
+        self._around = around
         self.n = extents.shape[1]
         self.before = np.concatenate([np.ones((1, self.n)), np.cumprod(extents, axis=0)])
 
@@ -94,7 +98,11 @@ class Shape:
         """From what the knobs decide. A parallel loop of several axes counts as a loop for each."""
         rows = [extent(values, loop.extent, n) for loop in block.loops]
         loops, rows = _unfused(block, rows, n)
-        return cls(replace(block, loops=loops), nest.buffers, np.stack(rows) if rows else np.ones((0, n)), cpu)
+        around = {
+            buffer: sum(loop.number in numbers for loop in loops) for buffer, numbers in nest.around.items() if numbers
+        }
+        made = replace(block, loops=loops)
+        return cls(made, nest.buffers, np.stack(rows) if rows else np.ones((0, n)), cpu, around)
 
     @property
     def iterations(self) -> Floats:
@@ -166,7 +174,8 @@ class Shape:
         """For the write and each read: bytes that are touched from each place inwards, and how often each must be
         fetched anew, float64 [places, n].
 
-        What a run of loops does not move stays: only loops outside of the innermost moving one count.
+        What a run of loops does not move stays: only loops outside of the innermost moving one count. A buffer between
+        blocks is as large as what the loops inside of those around all of them touch, and each step takes its place.
         """
         out = []
         for access in (self.block.write, *self.block.reads):
@@ -174,7 +183,10 @@ class Shape:
             anew = self.moves(access) & (self.extents > 1)
             # The product of all loops outside only grows inwards: the largest one is the innermost.
             np.maximum.accumulate(np.where(anew, self.before[1:], 1.0), axis=0, out=times[1:])
-            out.append((self.footprint(access, self.nested).bytes, times))
+            found = self.footprint(access, self.nested).bytes
+            if (count := self._around.get(access.buffer, 0)) > 0:
+                found[:count], times[: count + 1] = found[count], 1.0
+            out.append((found, times))
         return out
 
     @functools.cached_property

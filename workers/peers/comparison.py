@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tunesmith.child_process import THREADS, run_to_end
+from tunesmith.errors import MeasurementFailed
 from tunesmith.measuring.agreement import TOLERANCE, as_finite, dependence, distance, loses_nan, signal_error
 from tunesmith.measuring.checked import NARROW_TOLERANCE
 from tunesmith.safe_path import python
@@ -25,6 +26,9 @@ from workers.sandbox.limits import exit_reason
 PEER_TIMEOUT = 600.0
 SLOW_SECONDS = 0.25
 """A peer whose model takes longer than this runs in the first two passes alone."""
+CHANGE = 1e-6
+"""Share of themselves by which inputs change where a runtime is asked how steady its outputs are: a few roundings of
+float32."""
 SPECIAL = "special.npz"
 """Inputs with NaN and infinity."""
 LOST = "a NaN in an input does not come out, as it does of {}"
@@ -141,6 +145,34 @@ def check_outputs(
                 _set_signal_error(result, found, expected)
             result.signal = max(map(dependence, *expected))
             result.note = _note(result.name, reference.name, folder)
+
+
+def movement(peer: Peer, folder: Path, threads: int) -> float:
+    """How far a peer's outputs move when its inputs change by ``CHANGE`` at random: the farthest of four trials.
+
+    Args:
+        folder: where inputs and outputs of a comparison are in which the peer ran.
+
+    Raises:
+        MeasurementFailed: it does not run on these inputs.
+    """
+    from workers.tvm_backend.run.references import nudged
+
+    worst = 0.0
+    for which, before in enumerate(_outputs(folder, peer.name)):
+        own = folder / f"{peer.name}-moved{which}"
+        own.mkdir(exist_ok=True)
+        with np.load(folder / f"inputs{which}.npz") as file:
+            given = {name: file[name] for name in file.files}
+        for trial in range(2):
+            changed = {name: nudged(array, CHANGE, 2 * at + trial) for at, (name, array) in enumerate(given.items())}
+            np.savez(own / f"inputs{trial}.npz", **changed)  # type: ignore[arg-type]
+        (result,) = take_turns([peer], own, 0.0, threads)
+        if result.failure:
+            raise MeasurementFailed(f"{peer.name}: {result.failure}")
+        found = _outputs(own, peer.name)
+        worst = max(worst, *(max(distance(*pair)) for after in found for pair in zip(after, before, strict=True)))
+    return worst
 
 
 def _set_signal_error(result: Result, found: Sets, expected: Sets) -> None:

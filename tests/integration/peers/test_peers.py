@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tunesmith.errors import MeasurementFailed
 from workers.peers import comparison
-from workers.peers.comparison import Peer, check_outputs, take_turns
+from workers.peers.comparison import CHANGE, Peer, check_outputs, movement, take_turns
 
 
 @pytest.fixture
@@ -47,6 +48,17 @@ def test_a_peer_that_fails_says_why_and_is_not_run_again(peers, tmp_path):
     assert (results[0].failure, results[0].latency) == ("no such thing", None)
     assert results[1].latency > 0
     assert (tmp_path / "log").read_text().splitlines() == ["broken 10", "good 10", "good 20"]
+
+
+def test_outputs_of_a_runtime_move_as_far_as_rounded_sums_may_fall(peers, tmp_path):
+    given = peers(a="add 1", b="ceil 0", c="fail no")
+    take_turns(given[:2], tmp_path, 0.01, 1)
+    assert 0 < movement(given[0], tmp_path, 1) <= CHANGE
+    assert movement(given[1], tmp_path, 1) == pytest.approx(0.1), "ten and a little is eleven"
+    for which in range(2):
+        (tmp_path / f"c-{which}.npz").write_bytes((tmp_path / f"a-{which}.npz").read_bytes())
+    with pytest.raises(MeasurementFailed, match="c: no"):
+        movement(given[2], tmp_path, 1)
 
 
 def test_a_nan_that_does_not_come_out_is_noted(peers, tmp_path):

@@ -39,3 +39,15 @@ def test_a_parallel_loop_of_several_axes_is_a_loop_for_each(axes: tuple[int, int
     fused = traffic(fixed(0, steps[0] * steps[1], *axes, kind=Kind.PARALLEL))
     assert fused == traffic(*(fixed(at, steps[axis], axis, kind=Kind.PARALLEL) for at, axis in enumerate(axes)))
     assert fused == 4 * BUFFER + again, "each once, the result back, and what the outer loop does not move"
+
+
+@pytest.mark.parametrize(("together", "expected"), [(True, 2 * 64 * F), (False, 2 * 32 * 64 * F)])
+def test_a_buffer_inside_of_a_loop_is_used_again_in_each_step(together: bool, expected: float) -> None:
+    """One block writes rows that another reads, both in the loop over rows, or one after the other."""
+    row = Access(0, (Index(((0, 1),)), Index(((1, 1),))))
+    loops = [(fixed(0 if together or block == 0 else 2, 32, 0), fixed(3 + block, 64, 1)) for block in range(2)]
+    writer = Block("writer", (32, 64), loops[0], row, (), 1.0)
+    reader = Block("reader", (32, 64), loops[1], Access(1, row.indices), (row,), 1.0)
+    nest = Nest((writer, reader), (Buffer("rows", (32, 64), F), Buffer("out", (32, 64), F)))
+    assert Shape.make(nest, writer, {}, 1).traffic(64 * F)[0] == expected
+    assert nest.around == {0: frozenset({0} if together else ())}
