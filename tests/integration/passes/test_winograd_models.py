@@ -25,6 +25,7 @@ from tvm import relax, s_tir  # noqa: E402
 
 from workers.tvm_backend import tir  # noqa: E402
 from workers.tvm_backend.build import compile_model, database  # noqa: E402
+from workers.tvm_backend.build.builder import Builder  # noqa: E402
 from workers.tvm_backend.export import script  # noqa: E402
 from workers.tvm_backend.frontends import import_model  # noqa: E402
 from workers.tvm_backend.passes import alternatives, extract_tasks, pipeline  # noqa: E402
@@ -79,9 +80,9 @@ class Case:
         self.x = np.random.default_rng(3).standard_normal(SHAPE).astype(np.float32)
         (self.y,) = by_onnxruntime(self.path, self.x)
 
-    def database(self, folder: Path, seconds: Mapping[str, float]) -> Path:
+    def tuned(self, seconds: Mapping[str, float]) -> list[TunedWorkload]:
         """Records for tasks: what their functions take, by name; the schedules change nothing."""
-        found = [
+        return [
             TunedWorkload(
                 workload=task.workload.hash,
                 workload_json=Payload.pack(task.metaschedule),
@@ -92,7 +93,10 @@ class Case:
             for task in self.tasks
             if task.workload.name in seconds
         ]
-        database.write(folder, found, CPU.to_json())
+
+    def database(self, folder: Path, seconds: Mapping[str, float]) -> Path:
+        """The same in a folder."""
+        database.write(folder, self.tuned(seconds), CPU.to_json())
         return folder
 
     def names(self, alternative: bool) -> list[str]:
@@ -175,6 +179,14 @@ def test_the_database_says_what_is_run(
     done = compile_model.compile_model(case.made.module, case.params, CPU, folder, tmp_path / "model.so", bind)
     assert sum("winograd" in name for name in done.applied) == sum("winograd" in name for name in functions(applied))
     case.check(executed(done.path, case.x, *(() if bind else case.made.params.values())))
+
+
+def test_a_worker_knows_how_many_alternatives_a_model_runs(case: Case, tmp_path: Path) -> None:
+    both = dict.fromkeys(case.names(alternative=False), 2.0) | {case.names(alternative=True)[0]: 1.0}
+    done = Builder(str(tmp_path / "lease"), "llvm").compile_model(
+        case.made.module, None, CPU.to_json(), case.tuned(both), tmp_path / "model.so"
+    )
+    assert (done.applied, done.alternatives) == (3, 1)
 
 
 @pytest.mark.parametrize("used", [True, False])
