@@ -195,12 +195,13 @@ def _schedule(sch: Schedule, plan: WinogradPlan) -> None:
             sch.compute_inline(sch.get_sblock(found.inputs))
             found = replace(found, inputs=found.wide, bits=None)
             plan = replace(plan, found=found)
-    rounded = rounding.find(sch, sch.get_sblock(found.result), dot)
+    rounded = None if dot is None else rounding.find(sch, sch.get_sblock(found.result), dot)
     last = fold(sch, sch.get_sblock(found.result), rounded)
     if last is not None:
         sch.compute_inline(sch.get_sblock(found.result))
-    loops, written = _output_loops(sch, plan), sch.get_sblock(last or found.result)
-    sch.reverse_compute_at(written, loops.row, preserve_unit_loops=True)
+    loops = _output_loops(sch, plan)
+    sch.reverse_compute_at(sch.get_sblock(last or found.result), loops.row, preserve_unit_loops=True)
+    written = sch.get_sblock(last or found.result)
     if rounded is not None:
         rounding.place(sch, written, rounded, loops.row, 5, unroll=False)
     else:
@@ -280,8 +281,8 @@ def _input_loops(sch: Schedule, plan: WinogradPlan, threads: Any | None) -> None
     Args:
         threads: the parallel loop inside which each thread transforms what it needs; None for all of it beforehand.
     """
-    found, half = plan.found, sch.get_sblock(plan.found.half)
-    inputs = sch.get_sblock(found.bits or found.inputs)
+    found, inputs = plan.found, sch.get_sblock(plan.found.bits or plan.found.inputs)
+    half = sch.get_sblock(found.half)
     if threads is not None:
         sch.compute_at(inputs, threads, preserve_unit_loops=True)
     n, row, i, j, c, column, lane = sch.get_loops(inputs)[-7:]
