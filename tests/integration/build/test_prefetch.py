@@ -13,6 +13,7 @@ import pytest
 from effort import quick
 
 from tunesmith import metaschedule
+from tunesmith.options import JobOptions
 from tunesmith.targets import Target
 from workers.tvm_backend.warm import warm
 
@@ -42,6 +43,8 @@ LARGE = (
 )
 
 
+DIRECT = JobOptions(winograd=False)
+"""Weights between Winograd's transforms are not fetched ahead."""
 PANELS = """
 @T.prim_func(s_tir=True)
 def main(
@@ -68,7 +71,7 @@ def main(
 
 def scheduled(spec: str, target: Target, folder: Path) -> tuple[LocalModel, Any]:
     """An operator with the schedules that are chosen without a measurement."""
-    local = LocalModel(spec, {}, folder, default_preparation(spec, target))
+    local = LocalModel(spec, {}, folder, default_preparation(spec, target, DIRECT))
     metaschedule.write_database(folder / "database", records(schedules(local.module, target, None), target))
     mod, tuned, _ = script().apply_schedules(tir.load_module(local.module), tir.tvm_target(target), folder / "database")
     assert tuned
