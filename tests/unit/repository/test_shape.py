@@ -28,7 +28,7 @@ def tracked() -> list[Path]:
 
 
 FILES = tracked()
-TEXTS = [path for path in FILES if path.suffix not in {".png", ".onnx", ".gz", ".npz", ".xz"}]
+TEXTS = [path for path in FILES if path.suffix not in {".png", ".onnx", ".gz", ".npz", ".parquet", ".xz"}]
 
 
 def named(path: Path) -> str:
