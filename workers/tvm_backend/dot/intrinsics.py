@@ -109,8 +109,8 @@ TURNED_QUADS, TURNED_HALVED_QUADS, TURNED_PLAIN_QUADS = (
 )
 """The same with a weight that is broadcast to the codes of some pixels."""
 
-ROUNDING = Dot("ts_bf16_round_16", 16, "float32", BITS, "bf16_dot", 1.0, ROUND)
-"""A vector of float32 as bits of bfloat16: two micro-operations with AVX512_BF16."""
+ROUNDING = Dot("ts_bf16_round_16", 16, "float32", BITS, "", 1.0, ROUND)
+"""A vector of float32 as bits of bfloat16: two micro-operations with AVX512_BF16, and LLVM has code for any CPU."""
 
 ALL = (
     PAIRS,
