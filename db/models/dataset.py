@@ -45,7 +45,10 @@ def _partial(name: str, *columns: str, where: str, sqlite: str | None = None, un
 
 
 class SketchRow(Base, Created):
-    """A trace skeleton, stored once: with a record's decisions it rebuilds the exact trace."""
+    """A trace skeleton, stored once: with a record's decisions it rebuilds the exact trace.
+
+    It may be that of several workloads; ``workload_hash`` is the one that came with it.
+    """
 
     __tablename__ = "sketches"
     hash: Mapped[str] = mapped_column(String(64), primary_key=True)

@@ -99,9 +99,9 @@ def known_targets(session: Session, hashes: Collection[str]) -> set[str]:
     return set(session.scalars(sa.select(TargetRow.hash).where(TargetRow.hash.in_(hashes))))
 
 
-def known_sketches(session: Session, hashes: Collection[str]) -> dict[str, SketchRow]:
-    """The sketches that are there, by hash."""
-    return {row.hash: row for row in session.scalars(sa.select(SketchRow).where(SketchRow.hash.in_(hashes)))}
+def known_sketches(session: Session, hashes: Collection[str]) -> set[str]:
+    """Which sketches are there."""
+    return set(session.scalars(sa.select(SketchRow.hash).where(SketchRow.hash.in_(hashes))))
 
 
 def known_workloads(session: Session, hashes: Collection[str]) -> dict[str, WorkloadRow]:

@@ -79,10 +79,10 @@ def _definitions(
             "module": context.blobs.get_bytes(workload.module_blob).decode(),
         }
         yield Definition(Kind.WORKLOAD, workload.hash, body)
-    for sketch in exchange.sketches(
-        session, fresh(Kind.SKETCH, {each.row.sketch for each in found if each.row.sketch is not None})
-    ):
-        yield Definition(Kind.SKETCH, sketch.hash, {"workload": sketch.workload_hash, "body": sketch.body})
+    # Equal sketches of several workloads are one: what a file says of it is what its own records say.
+    named = {each.row.sketch: each.row.workload for each in reversed(found) if each.row.sketch is not None}
+    for sketch in exchange.sketches(session, fresh(Kind.SKETCH, set(named))):
+        yield Definition(Kind.SKETCH, sketch.hash, {"workload": named[sketch.hash], "body": sketch.body})
     environments = {each.row.environment: each.environment for each in found}
     for hash_ in fresh(Kind.ENVIRONMENT, set(environments)):
         yield Definition(Kind.ENVIRONMENT, hash_, environments[hash_])

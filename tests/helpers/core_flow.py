@@ -132,7 +132,7 @@ def invented_latency(candidate: Candidate) -> float | None:
     digest = int(hashlib.sha256(str(candidate).encode()).hexdigest(), 16)
     if digest % 11 == 0:
         return None
-    return 1e-4 * (1 + sum(numbers)) * (1 + (digest % 97) / 1000)
+    return 1e-4 * (1 + sum(abs(n) for n in numbers)) * (1 + (digest % 97) / 1000)
 
 
 def results_of(batch: Batch) -> list[WireResult]:

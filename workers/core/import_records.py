@@ -58,7 +58,8 @@ class _Import:
         self._context, self._id, self._queued, self._lease = context, row.id, row.created_at, lease
         self._targets: dict[str, Target] = {}
         self._workloads: dict[str, tuple[str, Sequence[Any], float]] = {}
-        self._knobs: dict[str, tuple[str, tuple[Knob, ...]]] = {}
+        self._knobs: dict[str, tuple[Knob, ...]] = {}
+        self._bodies: dict[str, dict[str, Any]] = {}
         self._environments: dict[str, dict[str, Any]] = {}
         self._rows = self._known = 0
         self._refused: Counter[Reason] = Counter()
@@ -110,7 +111,7 @@ class _Import:
             args=work[1] if work else None,
             flops=work[2] if work else 0.0,
             target=target.json if target else None,
-            knobs=self._knobs_of(row),
+            knobs=() if row.sketch is None else self._knobs.get(row.sketch),
             environment=environment,
             calibration=self._calibration(target, environment),
         )
@@ -124,27 +125,27 @@ class _Import:
         assert work is not None
         return Claim(row, row.content, environment, About.of(work[0], environment))
 
-    def _knobs_of(self, row: RecordRow) -> tuple[Knob, ...] | None:
-        if row.sketch is None:
-            return ()
-        workload, knobs = self._knobs.get(row.sketch, (None, ()))
-        return knobs if workload == row.workload else None
-
     def _calibration(self, target: Target | None, environment: dict[str, Any] | None) -> Calibration | None:
         if target is None or environment is None:
             return None
         return self._calibrations.get((target.device_class, str(environment.get("cpu", ""))))
 
     def _store(self, claims: Sequence[Claim]) -> None:
-        """Those that are not there yet."""
+        """Those that are not there yet, and the sketches that they name."""
         self._lease.check()
+        # Equal sketches of several workloads are one, so it is the first record that says of which this one is.
+        named = {str(row.sketch): row.workload for row in (claim.row for claim in reversed(claims))}
+        sketches = [(hash_, named[hash_], self._bodies.pop(hash_)) for hash_ in named if hash_ in self._bodies]
 
-        def store(session: Session) -> None:
+        def store(session: Session) -> int:
+            known = record_imports.known_sketches(session, [hash_ for hash_, _, _ in sketches])
+            record_import.add_sketches(session, [each for each in sketches if each[0] not in known])
             own = record_imports.measured_contents(session, [claim.content for claim in claims])
             record_import.add_records(session, self._id, [claim for claim in claims if claim.content not in own])
+            return len(sketches) - len(known)
 
         if claims:
-            self._context.write(store)
+            self._new["sketches"] += self._context.write(store)
 
     def _define(self, definitions: Sequence[Definition]) -> None:
         of_kind = {kind: [each for each in definitions if each.kind is kind] for kind in Kind}
@@ -189,22 +190,11 @@ class _Import:
             self._workloads[each.hash] = each.columns["family"], each.columns["args"], each.columns["flops"]
 
     def _define_sketches(self, found: Sequence[Definition]) -> None:
-        bodies = {each.hash: body for each in found if (body := _sketch(each)) is not None}
-        right = [
-            (each.hash, workload, each.body["body"])
-            for each in found
-            if each.hash in bodies and (workload := str(each.body.get("workload"))) in self._workloads
-        ]
-
-        def store(session: Session) -> dict[str, str]:
-            known = record_imports.known_sketches(session, [hash_ for hash_, _, _ in right])
-            record_import.add_sketches(session, [each for each in right if each[0] not in known])
-            return {hash_: row.workload_hash for hash_, row in known.items()}
-
-        known = self._context.write(store)
-        self._new["sketches"] += len(right) - len(known)
-        for hash_, workload, _ in right:
-            self._knobs[hash_] = known.get(hash_, workload), bodies[hash_].knobs
+        """Kept until a record names them."""
+        for each in found:
+            body = _sketch(each)
+            if body is not None and each.hash not in self._knobs:
+                self._knobs[each.hash], self._bodies[each.hash] = body.knobs, each.body["body"]
 
 
 def _target(found: Definition) -> Target | None:

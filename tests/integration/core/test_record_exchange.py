@@ -22,8 +22,8 @@ from db.queries import devices, measured, records
 from tunesmith.dataset.manifest import Manifest, Tally
 from tunesmith.dataset.parquet import DatasetReader, DatasetWriter
 from tunesmith.dataset.rows import About, Definition, Kind, RecordRow
-from tunesmith.messages import ImportRecords
-from workers.core import import_records
+from tunesmith.messages import ImportRecords, IngestModel
+from workers.core import import_records, ingest
 from workers.core.context import Context
 
 pytestmark = pytest.mark.parallel
@@ -130,6 +130,31 @@ def test_what_one_service_exports_another_has_after_an_import(first: Service, se
         before = service.count(Record)
         known = service.imports(tmp_path / "a.parquet")["result"]
         assert (known["added"], known["known"], service.count(Record)) == (0, total, before)
+
+
+def test_a_sketch_of_two_workloads_travels_with_each(second: Service, tmp_path: Path) -> None:
+    both, empty = service(tmp_path / "both"), service(tmp_path / "empty")
+    for number, shape in enumerate(("64x96", "32x96")):
+        job, model = f"j{number}", f"m{number}"
+        core_flow.add_operator(both.core, model, f"softmax:{shape}:float32")
+        assert ingest.import_model(both.core, IngestModel(model_id=model, attempt=1))
+        core_flow.import_and_prepare(both.core, job, model, search="random", cost_model="none")
+        core_flow.report(both.core, core_flow.propose(both.core, job, size=16), environment=ENVIRONMENT)
+    reader = both.export(tmp_path / "both.parquet")
+    rows = [row for row in rows_of(reader) if isinstance(row, RecordRow)]
+    one, other = dict.fromkeys(row.workload for row in rows)
+    sketches = [{row.sketch for row in rows if row.workload == workload} - {None} for workload in (one, other)]
+    assert sketches[0] & sketches[1], "the schedule without tiles names no extent"
+
+    both.export(tmp_path / "other.parquet", workload=other)
+    alone = second.imports(tmp_path / "other.parquet")["result"]
+    assert (alone["added"], alone["quarantined"]) == (sum(row.workload == other for row in rows), {})
+    whole = empty.imports(tmp_path / "both.parquet")["result"]
+    assert (whole["added"], whole["quarantined"]) == (len(rows), {})
+    assert whole["sketches"] == empty.count(SketchRow) == len(sketches[0] | sketches[1])
+    assert empty.export(tmp_path / "again.parquet").manifest.rows == reader.manifest.rows
+    for made in (both, empty):
+        made.api.close()
 
 
 def test_imported_records_are_claims(first: Service, second: Service, tmp_path: Path) -> None:
