@@ -11,8 +11,10 @@ import exported
 import numpy as np
 import onnx
 import pytest
+import rule_checks
 from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+from run_once import compiled
 from small_nets import Array, Net, blocks, by_onnxruntime, calls, plain_trunk, residual_trunk, run_network, wide_trunk
 
 from tunesmith.errors import PrecisionUnavailable, UnsupportedOperator
@@ -20,7 +22,10 @@ from tunesmith.preparation import Preparation
 from workers.tvm_backend import tir
 from workers.tvm_backend.frontends import import_model
 from workers.tvm_backend.passes import pipeline
-from workers.tvm_backend.passes.layout import grids
+from workers.tvm_backend.passes.layout import byte_compute, grids
+
+import tvm  # isort: skip
+from tvm import te  # isort: skip
 
 pytestmark = pytest.mark.parallel
 
@@ -178,6 +183,27 @@ def test_a_scale_that_is_none_is_refused(net: Path, scale: float) -> None:
         UnsupportedOperator, match=rf"QuantizeLinear .* is not supported with a scale of {scale:g}; quant"
     ):
         import_model.import_model(path, "onnx")
+
+
+@pytest.mark.parametrize("inverse", [1.0, 2.0, 1e30])
+@pytest.mark.parametrize("top", [15, 255])
+@pytest.mark.parametrize("zero", [0, 7, 128, 255])
+def test_every_number_has_the_code_of_the_nearest_on_the_grid(inverse: float, top: int, zero: int) -> None:
+    far = [2.0**22 - 1, 2.0**22, 2.0**23 + 2, 1.5 * 2.0**23, 2.0**24, 1e9, 2.0**31, 1e12, 1e30, 3e38, np.inf]
+    near = np.arange(-520, 521) / 4
+    x = np.array([*near, *far, *(-value for value in far), 1e-40, -0.0, *[0.0] * 3], np.float32)
+    args = te.placeholder(x.shape, "float32"), te.placeholder((), "float32"), te.placeholder((), "float32")
+    mod = tvm.IRModule({"main": te.create_prim_func([*args, byte_compute.to_codes(*args, top)])})
+    given = [tvm.runtime.tensor(each) for each in (x, np.array(inverse, np.float32), np.array(zero, np.float32))]
+    found = tvm.runtime.empty(x.shape, "uint8")
+    for target in (rule_checks.here().to_json(), {"kind": "llvm"}):
+        run = compiled(mod, target)["main"]
+        run(*given, found)
+        with np.errstate(over="ignore"):
+            place = np.rint(x.astype(np.float64) * np.float64(np.float32(inverse)) + zero)
+        np.testing.assert_array_equal(found.numpy(), np.clip(place, 0, top).astype(np.uint8))
+        run(tvm.runtime.tensor(np.full(x.shape, np.nan, np.float32)), *given[1:], found)
+        assert set(found.numpy().tolist()) <= {0, top}
 
 
 def test_weights_are_found_on_their_grids() -> None:

@@ -15,22 +15,27 @@ CODES = "uint8"
 WEIGHTS = "int8"
 """Type of weights that are multiplied with codes."""
 ROUNDING = 1.5 * 2**23
-"""Added to a float32 below 2^22, it leaves the nearest whole number, half to even, in the lowest bits.
+"""Added to a float32 between -2^22 and 2^22, it leaves the nearest whole number, half to even, in the lowest bits.
 
-TVM has no vectors of ``nearbyint``."""
+TVM has no vectors of ``nearbyint``.
+"""
+BITS_OF_ROUNDING = 0x4B400000
+"""The float32 ``ROUNDING`` as int32; its lowest byte is zero."""
 
 
 def encoded(value: Any, inverse: Any, zero: Any, top: int) -> Any:
     """The code of the nearest number of a grid with the codes 0 to ``top``; that of NaN is one of these two.
 
+    The place is kept within bounds by its bits, which stand in the order of the numbers as long as these are positive,
+    and before zero when they are not: whole numbers are compared by units that products do not need.
+
     Args:
         inverse: one over the grid's scale.
         zero: the code of zero, in float32.
     """
-    place = value * inverse + zero
-    low, high = tirx.const(0.0, "float32"), tirx.const(float(top), "float32")
-    kept = tirx.min(tirx.max(place, low), high)
-    return tirx.reinterpret("int32", kept + tirx.const(ROUNDING, "float32")).astype(CODES)
+    place = value * inverse + (zero + tirx.const(ROUNDING, "float32"))
+    low, high = (tirx.const(BITS_OF_ROUNDING + each, "int32") for each in (0, top))
+    return tirx.min(tirx.max(tirx.reinterpret("int32", place), low), high).astype(CODES)
 
 
 def decoded(code: Any, scale: Any, zero: Any) -> Any:
