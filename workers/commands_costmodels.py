@@ -18,7 +18,7 @@ from tunesmith.cli.progress import shown
 from tunesmith.errors import InvalidInput
 from tunesmith.names import DEFAULT_PRECISION
 
-MAX_RECORDS = 20000
+MAX_RECORDS = 100_000
 DATABASE = "tunesmith.db"
 
 
@@ -29,6 +29,10 @@ def evaluate(
     ] = None,
     target: Annotated[str | None, typer.Option(help="Target's hash (default: the one with most records).")] = None,
     precision: Annotated[str, typer.Option(help="Precision of the records.")] = DEFAULT_PRECISION,
+    sampler: Annotated[
+        str | None,
+        typer.Option(help="Only labels of collecting jobs with this sampler, such as uniform (default: every record)."),
+    ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Parts in which workloads are held out.")] = 4,
     seed: Annotated[int, typer.Option(help="Seed of the parts and of the models.")] = 0,
     as_json: Json = False,
@@ -39,7 +43,7 @@ def evaluate(
     warm("llvm")
     chosen = _contenders(contender)
     with shown("evaluating", as_json):
-        labelled = Labelled.of(_measured(folder, target, precision))
+        labelled = Labelled.of(_measured(folder, target, precision, sampler))
         cuts = [
             *splits.by_workload(labelled, folds, seed),
             *splits.by_kin(labelled),
@@ -69,7 +73,7 @@ def _contenders(names: Sequence[str] | None) -> dict[str, evaluation.Contender]:
     return {name: found for name, found in known.items() if not names or name in names}
 
 
-def _measured(folder: Path, target: str | None, precision: str) -> list[Measured]:
+def _measured(folder: Path, target: str | None, precision: str, sampler: str | None) -> list[Measured]:
     from workers.core import labelled
 
     if not (folder / DATABASE).is_file():
@@ -82,11 +86,12 @@ def _measured(folder: Path, target: str | None, precision: str) -> list[Measured
     settings = Settings(data_dir=folder)
     with session_factory(create_engine(settings.url()), read_only=True)() as session:
         key = target or measured.richest_target(session)
-        rows = labelled.load(session, key, precision, MAX_RECORDS) if key else None
+        rows = labelled.load(session, key, precision, MAX_RECORDS, sampler) if key else None
     found = labelled.of_records(rows, BlobStore(settings.blobs())) if rows else []
     if not found:
+        what = "record" if sampler is None else f"label of the sampler {sampler!r}"
         raise InvalidInput(
-            f"the database in {folder.name} has no record in {precision} to judge by", field="folder", value=folder.name
+            f"the database in {folder.name} has no {what} in {precision} to judge by", field="folder", value=folder.name
         )
     return found
 

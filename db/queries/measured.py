@@ -37,11 +37,16 @@ class MeasuredWorkload:
     models: frozenset[str]
 
 
-def candidates(session: Session, target: str, precision: str, limit: int) -> list[MeasuredCandidate]:
+def candidates(
+    session: Session, target: str, precision: str, limit: int, sampler: str | None = None
+) -> list[MeasuredCandidate]:
     """The newest records of a target and a precision, newest first; what simulated devices invented is left out.
 
     What was imported is left out, too, because nobody here ran its sketches; and so are latencies of other states of
     the caches, because they do not compare.
+
+    Args:
+        sampler: only labels of collecting jobs with that sampler; None: whatever was measured.
     """
     query = (
         sa.select(Record.id, Record.workload_hash, Record.sketch_hash, Record.decisions, Record.latency, Record.samples)
@@ -49,9 +54,11 @@ def candidates(session: Session, target: str, precision: str, limit: int) -> lis
         .where(Record.simulated.is_(False), Record.revoked_at.is_(None))
         .where(sa.or_(Record.failure.is_(None), Record.failure.not_in(BLAMELESS)))
         .where(Record.precision == precision, Record.origin == Origin.MEASURED.value)
-        .order_by(Record.id.desc())
-        .limit(limit)
     )
+    if sampler is not None:
+        labels = sa.select(Job.id).where(Job.per_task.is_not(None), Job.search == sampler)
+        query = query.where(Record.job_id.in_(labels))
+    query = query.order_by(Record.id.desc()).limit(limit)
     return [
         MeasuredCandidate(id_, workload, Candidate.from_json([sketch, decisions]), latency, tuple(samples))
         for id_, workload, sketch, decisions, latency, samples in session.execute(query)

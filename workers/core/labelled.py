@@ -83,8 +83,11 @@ class Found:
     through: int
 
 
-def load(session: Session, target_hash: str, precision: str, limit: int) -> Found:
+def load(session: Session, target_hash: str, precision: str, limit: int, sampler: str | None = None) -> Found:
     """The newest records of a target and a precision.
+
+    Args:
+        sampler: only labels of collecting jobs with that sampler; None: whatever was measured.
 
     Raises:
         NotFound: there is no such target.
@@ -97,7 +100,7 @@ def load(session: Session, target_hash: str, precision: str, limit: int) -> Foun
     if target.kind != "llvm":
         raise InvalidInput("the ranker corrects the static model of CPUs: give one", field="target", value=target_hash)
     calibrated = devices.calibration(session, device_class)
-    rows = measured.candidates(session, target_hash, precision, limit)
+    rows = measured.candidates(session, target_hash, precision, limit, sampler)
     by_workload: dict[str, list[MeasuredCandidate]] = {}
     for row in rows:
         by_workload.setdefault(row.workload, []).append(row)

@@ -23,7 +23,7 @@ from workers.core import labelled
 from workers.core.context import Context
 from workers.core.leased import Lease
 
-MAX_RECORDS = 50000
+MAX_RECORDS = 100_000
 """Records that a ranker is trained on at most, the newest ones."""
 FOLDS = 4
 """One part of so many is held out for the metrics."""

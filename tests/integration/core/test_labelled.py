@@ -116,6 +116,14 @@ def test_a_ranker_chooses_the_first_batch_of_another_workload(
     body = json.loads(capsys.readouterr().out)
     assert len(body["workloads"]) == 2
     assert {row["workloads"] for row in body["rows"] if row["study"] == "workload"} == {2}
+    assert main.run_command_line((*asked, "--sampler", "uniform")) == 2
+    assert "no label of the sampler 'uniform'" in capsys.readouterr().out, "these jobs tuned"
+    with contextlib.closing(sqlite3.connect(data / "tunesmith.db")) as file:
+        file.execute("UPDATE jobs SET per_task = 64, search = 'uniform'")
+        file.commit()
+    assert main.run_command_line((*asked, "--sampler", "uniform")) == 0
+    assert json.loads(capsys.readouterr().out)["programs"] == body["programs"]
+    assert main.run_command_line((*asked, "--sampler", "guided")) == 2
 
 
 def _trained(context: Context) -> str:
