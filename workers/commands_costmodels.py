@@ -11,15 +11,12 @@ import typer
 
 from costmodels import evaluation, splits
 from costmodels.evaluation import METRICS, NOISE, Interval, Row
-from costmodels.labelled import Labelled, Measured
+from costmodels.labelled import Labelled
 from tunesmith.cli.options import Json
 from tunesmith.cli.output import emit
 from tunesmith.cli.progress import shown
 from tunesmith.errors import InvalidInput
 from tunesmith.names import DEFAULT_PRECISION
-
-MAX_RECORDS = 100_000
-DATABASE = "tunesmith.db"
 
 
 def evaluate(
@@ -38,12 +35,13 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Compare the static model, the ranker and other cost models on measured programs, by held-out workloads."""
+    from workers.core import labelled as source
     from workers.tvm_backend.warm import warm
 
     warm("llvm")
     chosen = _contenders(contender)
     with shown("evaluating", as_json):
-        labelled = Labelled.of(_measured(folder, target, precision, sampler))
+        labelled = Labelled.of(source.of_folder(folder, target, precision, sampler))
         cuts = [
             *splits.by_workload(labelled, folds, seed),
             *splits.by_kin(labelled),
@@ -71,29 +69,6 @@ def _contenders(names: Sequence[str] | None) -> dict[str, evaluation.Contender]:
         listed = ", ".join(repr(name) for name in known)
         raise InvalidInput(f"there is no contender {unknown[0]!r}: take {listed}", field="contender", value=unknown[0])
     return {name: found for name, found in known.items() if not names or name in names}
-
-
-def _measured(folder: Path, target: str | None, precision: str, sampler: str | None) -> list[Measured]:
-    from workers.core import labelled
-
-    if not (folder / DATABASE).is_file():
-        return labelled.of_recordings(folder)
-    from db.blobs import BlobStore
-    from db.engine import create_engine, session_factory
-    from db.queries import measured
-    from workers.settings import Settings
-
-    settings = Settings(data_dir=folder)
-    with session_factory(create_engine(settings.url()), read_only=True)() as session:
-        key = target or measured.richest_target(session)
-        rows = labelled.load(session, key, precision, MAX_RECORDS, sampler) if key else None
-    found = labelled.of_records(rows, BlobStore(settings.blobs())) if rows else []
-    if not found:
-        what = "record" if sampler is None else f"label of the sampler {sampler!r}"
-        raise InvalidInput(
-            f"the database in {folder.name} has no {what} in {precision} to judge by", field="folder", value=folder.name
-        )
-    return found
 
 
 def _text(labelled: Labelled, rows: Sequence[Row]) -> str:

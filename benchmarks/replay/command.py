@@ -142,3 +142,38 @@ def static(
     for made in (report(judged, setup()), report_learned(learned(judged), setup("xgboost-cpu"))):
         for path in write(made, out):
             typer.echo(path)
+
+
+@app.command()
+def guides(
+    ranker: Annotated[Path, typer.Argument(metavar="FILE", help="A ranker that learned from other workloads.")],
+    searcher: Annotated[
+        list[str] | None, typer.Option(help="Searcher; repeatable (default: genetic, portfolio).")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each searcher on each space.", min=2)] = 20,
+    batch: Annotated[int, typer.Option(help="Candidates per round.", min=1)] = 8,
+    data: Annotated[Path | None, typer.Option(help="Folder of recordings (default: those that are shipped).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
+) -> None:
+    """Compare searchers that a ranker guides with those that the static model guides.
+
+    ``python -m tools.pretrain`` makes a ranker of a data folder's records.
+    """
+    from benchmarks.harness.report import setup, write
+    from benchmarks.replay.workloads import DATA, load_all
+    from tunesmith.search.registry import SEARCHERS
+    from workers.tvm_backend.warm import warm
+
+    SEARCHERS.check(*(searcher or ()))
+    warm("llvm")
+    from benchmarks.replay import guides as study
+    from costmodels.registry import load_cost_model
+    from tunesmith.names import RANKER
+
+    model = load_cost_model(RANKER, ranker.read_bytes())
+    recordings = load_all(data or DATA)
+    spaces = [found for each in recordings if (found := study.guided(each, model)) is not None]
+    names = searcher or ["genetic", "portfolio"]
+    runs = [study.run(space, name, range(seeds), batch) for name in names for space in spaces]
+    for path in write(study.report(runs, setup("lightgbm")), out):
+        typer.echo(path)

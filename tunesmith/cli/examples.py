@@ -87,6 +87,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "bench replay tune": ("tunesmith bench replay tune genetic",),
     "bench replay static": ("tunesmith bench replay static",),
     "bench replay rates": ("tunesmith bench replay rates",),
+    "bench replay guides": ("tunesmith bench replay guides ranker.json",),
     "bench allocation": ("tunesmith bench allocation",),
     "bench allocation collect": ("tunesmith bench allocation collect",),
     "bench allocation live": ("tunesmith bench allocation live --seconds 60",),

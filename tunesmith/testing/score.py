@@ -108,18 +108,22 @@ class Interval:
     high: float
 
 
-def bootstrap(values: Floats, *, confidence: float = 0.95, draws: int = 2000, seed: int = 0) -> Interval:
+def bootstrap(
+    values: Floats, *, confidence: float = 0.95, draws: int = 2000, seed: int = 0, spaces_too: bool = False
+) -> Interval:
     """The mean over spaces of means over runs, and a percentile bootstrap of it (Efron 1979). Runs are drawn again
     within each space, spaces are kept.
 
     Args:
         values: float64 [spaces, runs].
+        spaces_too: spaces are drawn again as well, for what is to hold on spaces that are not among them.
     """
     rng = np.random.default_rng(seed)
     spaces, runs = values.shape
     total = np.zeros(draws)
-    for row in values:
-        total += row[rng.integers(runs, size=(draws, runs))].mean(axis=1)
+    for place in range(spaces):
+        drawn = rng.integers(spaces, size=(draws, 1)) if spaces_too else place
+        total += values[drawn, rng.integers(runs, size=(draws, runs))].mean(axis=1)
     tail = (1 - confidence) / 2
     low, high = np.quantile(total / spaces, [tail, 1 - tail])
     return Interval(float(values.mean()), float(low), float(high))

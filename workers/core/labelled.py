@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from costmodels.labelled import Measured
 from db.blobs import BlobStore
+from db.engine import create_engine, session_factory
 from db.queries import devices, measured, sketches
 from db.queries.measured import MeasuredCandidate, MeasuredWorkload
 from tunesmith.analysis.prior import Unit
@@ -25,12 +26,17 @@ from tunesmith.options import JobOptions
 from tunesmith.preparation import of_operator
 from tunesmith.targets import Target
 from tunesmith.testing.replay import Recording
+from workers.settings import Settings
 from workers.tvm_backend.design_space.sketch import SketchBody
 from workers.tvm_backend.design_space.space import TraceSpace, generate
 from workers.tvm_backend.design_space.static_model import prior_of
 from workers.tvm_backend.frontends.operator_module import prepare_operator
 from workers.tvm_backend.passes.extract_tasks import extract_tasks
 from workers.tvm_backend.warm import warm
+
+MAX_RECORDS = 100_000
+"""Records of a target that are learned from at most, the newest ones."""
+DATABASE = "tunesmith.db"
 
 
 def of_recordings(folder: Path) -> list[Measured]:
@@ -68,6 +74,40 @@ def _recorded(recording: Recording) -> Measured | None:
     rows = prior.rows(batch, task.workload.family, FLOAT32)
     seconds, spread = recording.seconds[points], recording.spread[points]
     return Measured(recording.name, task.workload.family, frozenset(), rows, seconds, spread)
+
+
+def of_folder(
+    folder: Path,
+    target: str | None = None,
+    precision: str = FLOAT32,
+    sampler: str | None = None,
+    without: Collection[str] = (),
+) -> list[Measured]:
+    """What a service's data folder or a folder of recordings holds.
+
+    Args:
+        target: hash; None: the target with most records. Recordings are taken whatever it is.
+        sampler: see :func:`load`.
+        without: hashes of workloads that are left out.
+
+    Raises:
+        InvalidInput: there is nothing.
+    """
+    if not (folder / DATABASE).is_file():
+        return of_recordings(folder)
+    settings = Settings(data_dir=folder)
+    with session_factory(create_engine(settings.url()), read_only=True)() as session:
+        key = target or measured.richest_target(session)
+        rows = load(session, key, precision, MAX_RECORDS, sampler) if key else None
+    if rows is not None:
+        rows = replace(rows, workloads=[each for each in rows.workloads if each.hash not in without])
+    found = of_records(rows, BlobStore(settings.blobs())) if rows else []
+    if not found:
+        what = "record" if sampler is None else f"label of the sampler {sampler!r}"
+        raise InvalidInput(
+            f"the database in {folder.name} has no {what} in {precision} to judge by", field="folder", value=folder.name
+        )
+    return found
 
 
 @dataclass(frozen=True)

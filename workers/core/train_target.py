@@ -23,8 +23,6 @@ from workers.core import labelled
 from workers.core.context import Context
 from workers.core.leased import Lease
 
-MAX_RECORDS = 100_000
-"""Records that a ranker is trained on at most, the newest ones."""
 FOLDS = 4
 """One part of so many is held out for the metrics."""
 
@@ -43,7 +41,7 @@ def train_on_target(context: Context, lease: Lease, target_hash: str, precision:
             yield
 
     with context.readers() as session:
-        found = labelled.load(session, target_hash, precision, MAX_RECORDS)
+        found = labelled.load(session, target_hash, precision, labelled.MAX_RECORDS)
     measured = labelled.of_records(found, context.blobs, unit)
     if not any(np.isfinite(each.latency).any() for each in measured):
         raise TunesmithError(f"there is no measured candidate in {precision} on this target to train on yet")

@@ -1,0 +1,127 @@
+"""What a ranker that learned elsewhere adds to searchers on recorded spaces, beside the static model alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.harness.operators import load
+from benchmarks.harness.report import Report, Row
+from benchmarks.replay.searchers import banded, budget_of
+from costmodels.base import CostModel, Features
+from tunesmith.analysis.prior import StaticPrior
+from tunesmith.names import FLOAT32
+from tunesmith.search.construction import ranks
+from tunesmith.search.registry import make_searcher
+from tunesmith.space.base import Floats, PointBatch, Scores
+from tunesmith.targets import Target
+from tunesmith.testing import score
+from tunesmith.testing.replay import Recording, replay
+from workers.tvm_backend.design_space.rules.machine import cpu_model_of
+from workers.tvm_backend.design_space.space import TraceSpace
+
+STATIC, SCORED, RANKER = "static model", "static model, scored", "ranker"
+GUIDES = (STATIC, SCORED, RANKER)
+"""What a searcher is told: estimates to begin with, these as scores of all that it looks at, too, or the ranker's."""
+
+
+@dataclass(frozen=True)
+class Guided:
+    """A recorded space, and what is estimated of each of its points.
+
+    Attributes:
+        static, ranker: seconds, float64 [size]; infinity where a point is refused, NaN where nothing is known.
+    """
+
+    recording: Recording
+    static: Floats
+    ranker: Floats
+
+    def seconds(self, guide: str) -> Floats:
+        """What a guide estimates."""
+        return self.ranker if guide == RANKER else self.static
+
+
+def guided(recording: Recording, model: CostModel) -> Guided | None:
+    """Estimate every point; None when the recorded sketches are not those that this version makes."""
+    target = Target(json.loads(str(recording.facts["target"])))
+    operator = load(recording.name, target)
+    if not {sketch.hash for sketch in recording.space.sketches} <= operator.bodies.keys():
+        return None
+    traces = TraceSpace(operator.task.module, target, list(operator.bodies.values()))
+    prior = StaticPrior(recording.space, traces.nests, cpu_model_of(target))
+    every = recording.space.at(np.arange(recording.space.size))
+    static = prior(every)
+    rows = prior.rows(every, operator.task.workload.family, FLOAT32)
+    scores, _ = model.predict(Features(rows, np.arange(len(rows) + 1)))
+    return Guided(recording, static, np.where(np.isfinite(static), np.exp2(-scores), static))
+
+
+@dataclass(frozen=True)
+class GuidedRuns:
+    """P of a searcher's runs on one space, by guide: float64 [seeds]."""
+
+    name: str
+    searcher: str
+    found: dict[str, Floats]
+
+
+def run(space: Guided, searcher: str, seeds: Sequence[int], batch: int) -> GuidedRuns:
+    """A replay for each guide and seed, up to the end of the space's budget."""
+    recording, budget = space.recording, budget_of(space.recording)
+    latency = recording.seconds[recording.points]
+    found = {}
+    for guide in GUIDES:
+        curves = [_replayed(space, guide, searcher, seed, budget, batch) for seed in seeds]
+        found[guide] = score.score(np.stack(curves), latency).mean(axis=1)
+    return GuidedRuns(recording.name, searcher, found)
+
+
+def _replayed(space: Guided, guide: str, searcher: str, seed: int, budget: int, batch: int) -> Floats:
+    recording, seconds = space.recording, space.seconds(guide)
+    mean = -ranks(np.where(np.isfinite(seconds), np.log2(seconds), np.nan))  # as the service scores: unknown is average
+
+    def prior(points: PointBatch) -> Floats:
+        out: Floats = seconds[recording.space.keys(points)]
+        return out
+
+    def scored(points: PointBatch) -> Scores:
+        return recording.scored(points, mean)
+
+    made = make_searcher(searcher, recording.space, seed)
+    known = None if guide == STATIC else scored
+    return replay(made, recording, budget=budget, batch=batch, score=known, prior=prior, seed=seed)
+
+
+def report(outcomes: Sequence[GuidedRuns], setup: dict[str, str]) -> Report:
+    """One line per searcher and guide, with what the ranker gains over it."""
+    names = list(dict.fromkeys(each.searcher for each in outcomes))
+    rows = [_row(name, guide, [o for o in outcomes if o.searcher == name]) for name in names for guide in GUIDES]
+    spaces, seeds = len({o.name for o in outcomes}), len(outcomes[0].found[STATIC])
+    summary = (
+        f"Searchers on {spaces} recorded spaces, {seeds} seeds each, guided by estimates from the first batch on.\n\n"
+        "- P is the score of Willemsen et al., see [searchers, replayed](#searchers-replayed).\n"
+        "- The gain is the ranker's P less the line's, paired by space and seed; its band is a 95 % bootstrap over "
+        "spaces, and over seeds within them. The ranker learned from other workloads.\n"
+        "- `static model, scored`: the estimates are the scores of all points that the searcher looks at, as the "
+        "ranker's are."
+    )
+    return Report.of("replay-guides", "Guided searchers, replayed", summary, rows, setup)
+
+
+def _row(searcher: str, guide: str, mine: Sequence[GuidedRuns]) -> Row:
+    own, ranker = (np.stack([each.found[name] for each in mine]) for name in (guide, RANKER))
+    gain = ranker - own
+    band = None if guide == RANKER else score.bootstrap(gain, spaces_too=True)
+    return {
+        "searcher": searcher,
+        "guide": guide,
+        **banded("P", score.bootstrap(own)),
+        "the ranker's gain": band and round(band.mean, 4),
+        "gain from": band and round(band.low, 4),
+        "gain to": band and round(band.high, 4),
+        "spaces where it gains": band and f"{int((gain.mean(axis=1) > 0).sum())} of {len(mine)}",
+    }

@@ -1,0 +1,66 @@
+"""Searchers that are told what a ranker estimates, on recorded spaces."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recordings import synthetic
+
+from benchmarks.replay.workloads import DATA
+from costmodels.registry import load_cost_model
+from tunesmith import names
+from tunesmith.space.base import Floats
+from tunesmith.testing.replay import Recording
+from workers.tvm_backend.warm import warm
+
+warm("llvm")
+
+from benchmarks.replay import guides  # noqa: E402
+from benchmarks.replay.guides import GUIDES, RANKER, SCORED, STATIC, Guided  # noqa: E402
+from tools import pretrain  # noqa: E402
+from workers.core import labelled  # noqa: E402
+
+pytestmark = pytest.mark.parallel
+
+
+def told(recording: Recording, static: Floats, ranker: Floats) -> Guided:
+    """A space whose refused points have no estimate."""
+    refused = ~np.isin(np.arange(recording.space.size), recording.points)
+    return Guided(recording, *(np.where(refused, np.inf, each) for each in (static, ranker)))
+
+
+@pytest.mark.parametrize("searcher", ["genetic", "portfolio"])
+def test_the_better_guide_gains_paired_by_space_and_seed(searcher: str) -> None:
+    spaces = []
+    for seed in (0, 1):
+        recording = synthetic(f"toy{seed}", seed)
+        latency = np.where(np.isfinite(recording.seconds), recording.seconds, 1.0)
+        spaces.append(told(recording, np.random.default_rng(seed).permutation(latency), latency))
+    runs = [guides.run(space, searcher, range(4), 4) for space in spaces]
+    for each in runs:
+        assert set(each.found) == set(GUIDES)
+        assert each.found[RANKER].mean() > max(each.found[STATIC].mean(), each.found[SCORED].mean())
+    report = guides.report(runs, {})
+    static, scored, ranker = (dict(zip(report.columns, row, strict=True)) for row in report.rows)
+    assert static["gain from"] > 0
+    assert (scored["guide"], scored["spaces where it gains"]) == (SCORED, "2 of 2")
+    assert ranker["the ranker's gain"] is None
+    assert ranker["P"] == pytest.approx(np.mean([each.found[RANKER].mean() for each in runs]), abs=1e-4)
+
+
+def test_a_ranker_of_other_recordings_guides_on_one(tmp_path: Path) -> None:
+    for name in ("dense-128x512x256.npz", "gemm-256x256x256.npz"):
+        shutil.copy(DATA / name, tmp_path)
+    recording = Recording.load(DATA / "bmm-12x64x64x64.npz")
+    assert pretrain.write(labelled.of_folder(tmp_path), tmp_path / "ranker.json").endswith(" bytes")
+    model = load_cost_model(names.RANKER, (tmp_path / "ranker.json").read_bytes())
+    found = guides.guided(recording, model)
+    assert found is not None
+    known = np.isfinite(found.static)
+    assert known.mean() > 0.5
+    assert (np.isfinite(found.ranker) == known).all()
+    assert np.array_equal(found.ranker[~known], found.static[~known], equal_nan=True)
+    assert len(pretrain.recorded()) == len(list(DATA.glob("*.npz")))
