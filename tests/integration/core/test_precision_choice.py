@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import core_flow
+import numpy as np
 import pytest
 import sqlalchemy as sa
 from core_flow import row
@@ -14,6 +15,7 @@ from small_nets import Net
 from db.models import Event, Job, JobTask, Model
 from db.transactions.transitions import transition
 from tunesmith.errors import ModelRejected
+from tunesmith.measuring.agreement import distance
 from tunesmith.messages import IngestModel, PrepareJob
 from tunesmith.options import JobOptions
 from tunesmith.preparation import for_target
@@ -24,6 +26,9 @@ from workers.core.claims import PrecisionClaim
 from workers.core.context import Context
 from workers.core.importing import Importing
 from workers.core.precision import choose, unavailable
+from workers.tvm_backend.frontends import import_model
+from workers.tvm_backend.passes import pipeline
+from workers.tvm_backend.run import precisions
 
 pytestmark = pytest.mark.parallel
 
@@ -117,3 +122,18 @@ def test_what_has_no_narrow_kernels_has_its_reason() -> None:
     assert set(unavailable("tvm", Target({"kind": "llvm"})).values()) == {"the space tvm has no kernels for it"}
     assert unavailable("all", Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})) == {}
     assert set(unavailable("all", Target({"kind": "llvm", "mcpu": "cascadelake", "num-cores": 2}))) == {"bf16"}
+
+
+def test_convolutions_are_tried_by_winograds_algorithm_too(tmp_path: Path) -> None:
+    net = Net(1, 32, 16, 16)
+    mod = import_model.import_model(net.save(tmp_path / "net.onnx", net.conv("x", 32)), "onnx")
+    preparation = for_target("llvm", False, JobOptions(precision="bf16"))
+    inputs = [[np.random.default_rng(seed).standard_normal((1, 32, 16, 16), np.float32)] for seed in range(2)]
+    (expected,) = precisions.run(pipeline.prepare(mod), inputs)
+    direct, winograd = (
+        max(distance(*pair)[1] for sets in zip(found, expected, strict=True) for pair in zip(*sets, strict=True))
+        for found in precisions.run(pipeline.prepare(mod, preparation), inputs)
+    )
+    assert 0 < direct < winograd < 0.02
+    rms, why = precisions.Trial(mod).of(preparation)
+    assert (rms == pytest.approx(winograd, rel=0.2), why) == (True, "")

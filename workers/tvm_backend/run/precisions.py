@@ -75,7 +75,7 @@ class Trial:
         self._mod = mod
         self._plain = pipeline.prepare(pipeline.simplified(mod, (half.in_float32,)), PLAIN)
         self._inputs = [list(_drawn(self._plain, which)) for which in range(SETS)]
-        self._expected: list[Outputs] = []
+        self._expected: list[list[Outputs]] = []
 
     def of(self, preparation: Preparation) -> tuple[float | None, str]:
         """Root mean square of the outputs' difference from float32's as a part of theirs, or why there is none."""
@@ -93,7 +93,8 @@ class Trial:
             return None, NOT_QUANTISED
         except Exception as error:  # compilers raise whatever a pass raises; float32 is left
             return None, f"it cannot be run ({first_line(error)[:300]})"
-        pairs = [pair for sets in zip(found, self._expected, strict=True) for pair in zip(*sets, strict=True)]
+        rounds = [sets for outputs in found for sets in zip(outputs, self._expected[0], strict=True)]
+        pairs = [pair for sets in rounds for pair in zip(*sets, strict=True)]
         rms = max((distance(*pair)[1] for pair in pairs), default=0.0)
         return (rms, "") if np.isfinite(rms) else (None, NOT_FINITE)
 
@@ -107,19 +108,24 @@ def _drawn(made: Prepared, which: int) -> Iterable[NDArray[Any]]:
         yield random_array(spec, 1000 * which + number)
 
 
-def run(made: Prepared, inputs: Sequence[Outputs]) -> list[Outputs]:
-    """The outputs of a prepared model for each set of inputs, untuned, on this host."""
+def run(made: Prepared, inputs: Sequence[Outputs]) -> list[list[Outputs]]:
+    """The outputs of a prepared model for each set of inputs, untuned, on this host.
+
+    Where convolutions may run by Winograd's algorithm, the outputs with all of them running so are a second entry.
+    """
     import tvm
     from tvm import relax
 
     from workers.tvm_backend import host, tir
+    from workers.tvm_backend.passes import alternatives
 
     mod = tir.load_module(made.module)
     quick = {var: _quicker(function) for var, function in mod.functions.items()}
     target = tvm.target.Target(host.describe().target)
     machine = relax.VirtualMachine(tvm.compile(tvm.IRModule(quick, attrs=mod.attrs), target=target), tvm.cpu())
     params = [tvm.runtime.tensor(array) for array in made.params.values()]
-    return [_flat(machine["main"](*map(tvm.runtime.tensor, arrays), *params)) for arrays in inputs]
+    names = ["main", *([alternatives.FUNCTION] if alternatives.has_alternatives(mod) else [])]
+    return [[_flat(machine[name](*map(tvm.runtime.tensor, each), *params)) for each in inputs] for name in names]
 
 
 def _quicker(function: Any) -> Any:
