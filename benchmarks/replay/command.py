@@ -167,10 +167,8 @@ def guides(
     SEARCHERS.check(*(searcher or ()))
     warm("llvm")
     from benchmarks.replay import guides as study
-    from costmodels.registry import load_cost_model
-    from tunesmith.names import RANKER
 
-    model = load_cost_model(RANKER, ranker.read_bytes())
+    model = study.ranker_in(ranker)
     recordings = load_all(data or DATA)
     spaces = [found for each in recordings if (found := study.guided(each, model)) is not None]
     names = searcher or ["genetic", "portfolio"]

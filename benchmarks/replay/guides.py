@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness.operators import load
 from benchmarks.harness.report import Report, Row
 from benchmarks.replay.searchers import banded, budget_of
+from benchmarks.replay.static import opened
 from costmodels.base import CostModel, Features
-from tunesmith.analysis.prior import StaticPrior
+from costmodels.registry import load_cost_model
+from tunesmith.errors import InvalidInput
 from tunesmith.names import FLOAT32
+from tunesmith.names import RANKER as KIND
 from tunesmith.search.construction import ranks
 from tunesmith.search.registry import make_searcher
 from tunesmith.space.base import Floats, PointBatch, Scores
-from tunesmith.targets import Target
 from tunesmith.testing import score
 from tunesmith.testing.replay import Recording, replay
-from workers.tvm_backend.design_space.rules.machine import cpu_model_of
-from workers.tvm_backend.design_space.space import TraceSpace
 
 STATIC, SCORED, RANKER = "static model", "static model, scored", "ranker"
 GUIDES = (STATIC, SCORED, RANKER)
@@ -45,17 +44,27 @@ class Guided:
         return self.ranker if guide == RANKER else self.static
 
 
+def ranker_in(file: Path) -> CostModel:
+    """A saved ranker.
+
+    Raises:
+        InvalidInput: there is none in the file that this version reads.
+    """
+    try:
+        return load_cost_model(KIND, file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{file.name} holds no ranker: {error}", field="ranker", value=file.name) from error
+
+
 def guided(recording: Recording, model: CostModel) -> Guided | None:
-    """Estimate every point; None when the recorded sketches are not those that this version makes."""
-    target = Target(json.loads(str(recording.facts["target"])))
-    operator = load(recording.name, target)
-    if not {sketch.hash for sketch in recording.space.sketches} <= operator.bodies.keys():
+    """Estimate every point; None as for :func:`benchmarks.replay.static.opened`."""
+    found = opened(recording)
+    if found is None:
         return None
-    traces = TraceSpace(operator.task.module, target, list(operator.bodies.values()))
-    prior = StaticPrior(recording.space, traces.nests, cpu_model_of(target))
+    prior, family = found
     every = recording.space.at(np.arange(recording.space.size))
     static = prior(every)
-    rows = prior.rows(every, operator.task.workload.family, FLOAT32)
+    rows = prior.rows(every, family, FLOAT32)
     scores, _ = model.predict(Features(rows, np.arange(len(rows) + 1)))
     return Guided(recording, static, np.where(np.isfinite(static), np.exp2(-scores), static))
 

@@ -57,14 +57,23 @@ class Judged:
     promise: Floats
 
 
-def judge(recording: Recording) -> Judged | None:
-    """Estimate every point; None when the recorded sketches are not those that this version makes."""
+def opened(recording: Recording) -> tuple[StaticPrior, str] | None:
+    """The static model of a recorded space, and the workload's family; None when the recorded sketches are not those
+    that this version makes."""
     target = Target(json.loads(str(recording.facts["target"])))
     operator = load(recording.name, target)
     if not {sketch.hash for sketch in recording.space.sketches} <= operator.bodies.keys():
         return None
     traces = TraceSpace(operator.task.module, target, list(operator.bodies.values()))
-    prior = StaticPrior(recording.space, traces.nests, cpu_model_of(target))
+    return StaticPrior(recording.space, traces.nests, cpu_model_of(target)), operator.task.workload.family
+
+
+def judge(recording: Recording) -> Judged | None:
+    """Estimate every point; None as for :func:`opened`."""
+    found = opened(recording)
+    if found is None:
+        return None
+    prior, _ = found
     points = recording.points
     guess, seconds = prior(recording.space.at(points)), recording.seconds[points]
     both = np.isfinite(guess) & np.isfinite(seconds)

@@ -10,8 +10,7 @@ import pytest
 from recordings import synthetic
 
 from benchmarks.replay.workloads import DATA
-from costmodels.registry import load_cost_model
-from tunesmith import names
+from tunesmith.errors import InvalidInput
 from tunesmith.space.base import Floats
 from tunesmith.testing.replay import Recording
 from workers.tvm_backend.warm import warm
@@ -56,11 +55,14 @@ def test_a_ranker_of_other_recordings_guides_on_one(tmp_path: Path) -> None:
         shutil.copy(DATA / name, tmp_path)
     recording = Recording.load(DATA / "bmm-12x64x64x64.npz")
     assert pretrain.write(labelled.of_folder(tmp_path), tmp_path / "ranker.json").endswith(" bytes")
-    model = load_cost_model(names.RANKER, (tmp_path / "ranker.json").read_bytes())
-    found = guides.guided(recording, model)
+    found = guides.guided(recording, guides.ranker_in(tmp_path / "ranker.json"))
     assert found is not None
     known = np.isfinite(found.static)
     assert known.mean() > 0.5
     assert (np.isfinite(found.ranker) == known).all()
     assert np.array_equal(found.ranker[~known], found.static[~known], equal_nan=True)
     assert len(pretrain.recorded()) == len(list(DATA.glob("*.npz")))
+    (tmp_path / "other.json").write_text("{}")
+    for name in ("other.json", "none.json"):
+        with pytest.raises(InvalidInput, match=f"{name} holds no ranker"):
+            guides.ranker_in(tmp_path / name)
