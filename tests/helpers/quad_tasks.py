@@ -30,7 +30,7 @@ ZERO = 9
 
 
 class Case:
-    """A product with scales, a rectifier and the rounding to codes.
+    """A product and the rounding to codes.
 
     Attributes:
         task: as one task.
@@ -38,21 +38,34 @@ class Case:
         expected: NumPy's codes.
     """
 
-    def __init__(self, function: Any, operands: Sequence[Array], options: Sequence[Any], sums: Array) -> None:
-        """``sums`` are the expected ones, the channels in the last axis, in the order in which they lie."""
+    def __init__(
+        self,
+        function: Any,
+        operands: Sequence[Array],
+        options: Sequence[Any],
+        sums: Array,
+        rectified: bool = False,
+    ) -> None:
+        """``sums`` are the expected ones, the channels in the last axis, in the order in which they lie.
+
+        ``rectified``: numbers are made of the sums first, and a rectifier is between them and the codes.
+        """
         rng = np.random.default_rng(1)
-        scaled, axes = _scaled(function, sums.ndim)
-        channels = [sums.shape[axis] for axis in axes]
+        self._made_of = function, operands, options, sums
+        channels = _channels(function, sums.shape)
         zeros = rng.integers(-1000, 1000, channels).astype(np.int32)
-        zeros = zeros.astype(np.float32) if scaled is byte_compute.scaled_sums else zeros
-        scales = (rng.uniform(0.5, 1, channels) * 120 / sums.std()).astype(np.float32)
+        zeros = zeros.astype(np.float32) if function is row_words.depthwise_conv2d_quads else zeros
+        scales = (rng.uniform(0.5, 1, channels) * 90 / sums.std()).astype(np.float32)
         bordered = [np.float32(ZERO)] if options else []
-        self.arrays = [*operands, *bordered, zeros, scales, np.float32(0.75), np.float32(30)]
-        self.task = _task(function, scaled, self.arrays, options)
-        others = [axis for axis in range(sums.ndim) if axis not in axes]
-        spread = [np.expand_dims(each, others) for each in (zeros, scales)]
-        values = np.maximum((sums - spread[0]).astype(np.float32) * spread[1], 0) * np.float32(0.75) + 30
-        self.expected = np.rint(np.clip(values, 0, 255)).astype(np.uint8)
+        self.arrays = [*operands, *bordered, zeros, scales, *([np.float32(0.75)] if rectified else []), np.float32(30)]
+        self.task = _task(function, self.arrays, options, rectified)
+        values = (sums - zeros).astype(np.float32) * scales
+        values = np.maximum(values, 0) * np.float32(0.75) if rectified else values
+        self.expected = np.rint(np.clip(values + 30, 0, 255)).astype(np.uint8)
+
+    def rectified(self) -> Case:
+        """The same product with a rectifier."""
+        return Case(*self._made_of, rectified=True)
 
     def run(self, mod: Any, target: Target) -> Array:
         """What a module computes."""
@@ -88,20 +101,20 @@ def depthwise(image: tuple[int, int, int, int], lanes: int = LANES) -> Case:
     return Case(row_words.depthwise_conv2d_quads, operands, ((1,) * 4,), sums)
 
 
-def _scaled(function: Any, rank: int) -> tuple[Any, tuple[int, ...]]:
-    """What scales the sums of ``function``, and their axes of channels."""
+def _channels(function: Any, sums: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape that broadcasts to that of sums and has an element for each channel."""
     if function is byte_compute.group_matmul_quads:
-        return byte_compute.scaled_groups, (0, 1)
-    if function is row_words.depthwise_conv2d_quads:
-        return byte_compute.scaled_sums, (1, 4) if rank == 5 else (1,)
-    return (byte_compute.scaled_map, (1, 4)) if rank == 5 else (byte_compute.scaled_rows, (rank - 1,))
+        return (*sums[:2], 1)
+    if len(sums) == 5:
+        return sums[1], 1, 1, sums[4]
+    return (sums[1], 1, 1) if function is row_words.depthwise_conv2d_quads else sums[-1:]
 
 
-def _task(function: Any, scaled: Any, arrays: Sequence[Any], options: Sequence[Any]) -> Extracted:
+def _task(function: Any, arrays: Sequence[Any], options: Sequence[Any], rectified: bool) -> Extracted:
     inputs = [
         relax.Var(f"a{at}", relax.TensorType(list(each.shape), str(each.dtype))) for at, each in enumerate(arrays)
     ]
-    *operands, zeros, scales, inverse, zero = inputs
+    operands, epilogue = (inputs[:-4], inputs[-4:]) if rectified else (inputs[:-3], inputs[-3:])
     builder = relax.BlockBuilder()
     with builder.function("main", inputs):
         with builder.dataflow():
@@ -111,8 +124,11 @@ def _task(function: Any, scaled: Any, arrays: Sequence[Any], options: Sequence[A
                     function, *operands, *options, primfunc_name_hint=function.__name__, primfunc_attrs=attrs
                 )
             )
-            y = builder.emit(relax.op.nn.relu(builder.emit_te(scaled, y, zeros, scales)))
-            y = builder.emit_output(builder.call_te(byte_compute.to_codes, y, inverse, zero, 255))
+            if rectified:
+                y = builder.emit(relax.op.nn.relu(builder.emit_te(byte_compute.scaled, y, *epilogue[:2])))
+                y = builder.emit_output(builder.call_te(byte_compute.to_codes, y, *epilogue[2:], 255))
+            else:
+                y = builder.emit_output(builder.call_te(byte_compute.requantized, y, *epilogue, 255))
         builder.emit_func_output(y)
     mod = builder.get()
     mod["main"] = mod["main"].with_attr("input_names", json.dumps([str(each.name) for each in inputs]))

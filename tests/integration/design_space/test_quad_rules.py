@@ -19,9 +19,12 @@ from tunesmith.targets import Target
 import tvm  # isort: skip
 
 from workers.tvm_backend import tir
+from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.design_space import space
 from workers.tvm_backend.design_space.rules.row_words import DepthwiseWords
 from workers.tvm_backend.design_space.static_model import prior_of
+from workers.tvm_backend.passes.value_ranges.functions import Function
+from workers.tvm_backend.passes.value_ranges.search import argument_specs
 
 pytestmark = pytest.mark.parallel
 
@@ -79,6 +82,32 @@ def test_depthwise_convolutions_in_blocks(image: tuple[int, int, int, int]) -> N
 @given(st.tuples(st.integers(1, 2), st.integers(1, 5), EVEN, st.one_of(st.integers(9, 40), st.just(32))))
 def test_depthwise_convolutions_of_plain_maps(image: tuple[int, int, int, int]) -> None:
     right_by_words(depthwise(image, lanes=1))
+
+
+FUSED = {
+    "dense": lambda: dense((6,), 32, 12),
+    "convolution": lambda: convolution((1, 16, 5, 7), 16, 3),
+    "groups": lambda: of_groups(2, 3, 8, 16),
+    "depthwise": lambda: depthwise((1, 16, 4, 5)),
+}
+"""A small product of each kind."""
+
+
+@pytest.mark.parametrize("kind", FUSED)
+def test_sums_may_be_numbers_before_they_are_codes(kind: str) -> None:
+    assert FUSED[kind]().rectified().check() >= 1
+
+
+@pytest.mark.parametrize("kind", FUSED)
+@pytest.mark.parametrize("rectified", [False, True])
+def test_codes_of_drawn_arguments_spread(kind: str, rectified: bool) -> None:
+    case = FUSED[kind]().rectified() if rectified else FUSED[kind]()
+    mod = tir.load_module(case.task.module)
+    specs = argument_specs(Function(mod["main"]), case.task.workload.args)
+    case.arrays = [random_array(spec, at) for at, spec in enumerate(specs[:-1])]
+    codes = case.run(mod, rule_checks.here())
+    assert len(np.unique(codes)) > 25
+    assert ((codes == 0) | (codes == 255)).mean() < 0.7
 
 
 def right_by_words(case: Case) -> None:

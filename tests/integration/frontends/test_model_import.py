@@ -169,7 +169,7 @@ def test_an_operator_in_bf16_is_what_its_model_is_with_that_precision(spec: str,
 def test_an_operator_in_int8_takes_and_makes_bytes(spec: str) -> None:
     parsed = parse_operator(spec)
     made = prepare_operator(parsed, of_operator("llvm", parsed))
-    assert sum(count for name, count in calls(made.module).items() if "quads_scaled" in name) == 1
+    assert sum(count for name, count in calls(made.module).items() if "quads_requantized" in name) == 1
     assert [(each.name, each.dtype) for each in made.inputs] == [(parsed.inputs[0].name, "uint8")]
     codes = np.random.default_rng(0).integers(0, 256, parsed.inputs[0].shape).astype(np.uint8)
     (ours,) = run_network(made, codes)

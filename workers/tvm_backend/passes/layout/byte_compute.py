@@ -104,63 +104,30 @@ def group_matmul_quads(w: te.Tensor, x: te.Tensor) -> te.Tensor:
     return summed_in_lanes(w, interleaved(x, *(int(extent) for extent in w.shape[2:])), "group_matmul_quads")
 
 
-def scaled_groups(sums: te.Tensor, zeros: te.Tensor, scales: te.Tensor) -> te.Tensor:
+def scaled(sums: te.Tensor, zeros: te.Tensor, scales: te.Tensor) -> te.Tensor:
     """Sums of codes as the numbers that they stand for.
 
     Args:
-        sums: int32 [G, M, pixels].
-        zeros: int32 [G, M], what the code of zero adds to a channel's sum.
-        scales: float32 [G, M].
+        sums: whole numbers, int32 or float32.
+        zeros: what the code of zero adds to a channel's sum; of the type of ``sums``, to whose shape it broadcasts.
+        scales: the value of one step, float32; of a shape that broadcasts, too.
     """
-
-    def value(g: Any, m: Any, p: Any) -> Any:
-        return (sums[g, m, p] - zeros[g, m]).astype("float32") * scales[g, m]
-
-    return te.compute(sums.shape, value, name="scaled_groups")
+    return te.compute(sums.shape, lambda *at: _from_zero(sums, zeros, at) * _spread(scales, at), name="scaled")
 
 
-def scaled_map(sums: te.Tensor, zeros: te.Tensor, scales: te.Tensor) -> te.Tensor:
-    """Sums of codes as the numbers that they stand for.
+def requantized(sums: te.Tensor, zeros: te.Tensor, factors: te.Tensor, zero: te.Tensor, top: int) -> te.Tensor:
+    """Sums of codes as codes of another grid, whose last one is ``top``: one multiply-add and one rounding.
 
     Args:
-        sums: int32 [N, OB, Y, X, lanes].
-        zeros: int32 [OB, lanes], what the code of zero adds to a channel's sum.
-        scales: float32 [OB, lanes].
-    """
-
-    def value(b: Any, o: Any, y: Any, x: Any, lane: Any) -> Any:
-        return (sums[b, o, y, x, lane] - zeros[o, lane]).astype("float32") * scales[o, lane]
-
-    return te.compute(sums.shape, value, name="scaled_map")
-
-
-def scaled_sums(sums: te.Tensor, zeros: te.Tensor, scales: te.Tensor) -> te.Tensor:
-    """The same of sums in float32.
-
-    Args:
-        sums: float32 [N, OB, Y, X, lanes], or [N, O, Y, X]; whole numbers.
-        zeros, scales: float32 [OB, lanes], or [O].
-    """
-
-    def value(b: Any, o: Any, y: Any, x: Any, *lane: Any) -> Any:
-        return (sums(b, o, y, x, *lane) - zeros(o, *lane)) * scales(o, *lane)
-
-    return te.compute(sums.shape, value, name="scaled_sums")
-
-
-def scaled_rows(sums: te.Tensor, zeros: te.Tensor, scales: te.Tensor) -> te.Tensor:
-    """The same of rows.
-
-    Args:
-        sums: int32 [..., N].
-        zeros: int32 [N].
-        scales: float32 [N].
+        sums, zeros: as above; ``zeros`` less what is added to each channel.
+        factors: one step in those of the other grid, float32; its shape broadcasts.
+        zero: the other grid's code of zero.
     """
 
     def value(*at: Any) -> Any:
-        return (sums(*at) - zeros[at[-1]]).astype("float32") * scales[at[-1]]
+        return encoded(_from_zero(sums, zeros, at), _spread(factors, at), zero(), top)
 
-    return te.compute(sums.shape, value, name="scaled_rows")
+    return te.compute(sums.shape, value, name="requantized")
 
 
 def depthwise_conv2d_codes(
@@ -182,6 +149,17 @@ def depthwise_conv2d_codes(
         float32 [N, CB, Y, X, LANES].
     """
     return depthwise_conv2d_blocked(from_codes(x, scale, zero), w, stride, padding, dilation)
+
+
+def _from_zero(sums: te.Tensor, zeros: te.Tensor, at: tuple[Any, ...]) -> Any:
+    """A sum less what the code of zero adds to it."""
+    return (sums(*at) - _spread(zeros, at)).astype("float32")
+
+
+def _spread(tensor: te.Tensor, at: tuple[Any, ...]) -> Any:
+    """The element at ``at`` of a tensor that is broadcast, as NumPy does."""
+    near = at[len(at) - len(tensor.shape) :]
+    return tensor(*(0 if int(extent) == 1 else each for each, extent in zip(near, tensor.shape, strict=True)))
 
 
 def _code(zero: te.Tensor) -> Any:

@@ -26,8 +26,8 @@ from workers.tvm_backend.passes.layout.values import Codes, Values
 
 QUAD = GROUPS[WEIGHTS]
 """Codes in a 32-bit lane."""
-LARGEST_SUM = 2**31
-"""Sums of int32 stay below it."""
+LARGEST_SUM = 2**30
+"""Sums of int32 stay below it, and below twice as much with what is added to them."""
 
 
 def carried(values: Values, var: relax.Var, value: relax.Expr) -> Codes | None:
@@ -160,13 +160,11 @@ def convolution(values: Values, call: relax.Call, found: Convolution) -> relax.E
         packed = packing.conv2d_quads(numbers, inner if blocked else QUAD, outs, every)
         function, of_result = byte_compute.conv2d_quads, (blocks,)
     sums = values.emit_product(function, source, fold_constants.to_constant(packed), zero, *options, *of_result)
-    zeros, steps = (
-        fold_constants.to_constant(packing.in_blocks(e, outs)) for e in _folded(codes.grid, numbers, scales)
-    )
+    zeros, steps = (fold_constants.to_constant(_of_map(e, outs)) for e in _folded(codes.grid, numbers, scales))
     if computed is not None:
-        of_weights = packing.in_blocks(numbers.reshape(len(numbers), -1).sum(axis=1, dtype=np.int32), outs)
+        of_weights = _of_map(numbers.reshape(len(numbers), -1).sum(axis=1, dtype=np.int32), outs)
         zeros = _added(values, zero, of_weights)
-    return _times(values, values.call(byte_compute.scaled_map, sums, zeros, steps), shifted)
+    return _times(values, values.call(byte_compute.scaled, sums, zeros, steps), shifted)
 
 
 def _has_code(values: Values, shifted: Shifted) -> bool:
@@ -219,8 +217,8 @@ def _depthwise(values: Values, codes: Codes, data: relax.Expr, found: Convolutio
     source = values.plain_codes(data) if lanes == 1 else values.blocked_codes(data)
     sums = values.emit_product(row_words.depthwise_conv2d_quads, source, packed, codes.zero, found.padding)
     folded = [each.astype(np.float32) for each in _folded(codes.grid, numbers, scales)]
-    zeros, scales = folded if lanes == 1 else (packing.in_blocks(each, lanes) for each in folded)
-    return values.call(byte_compute.scaled_sums, sums, *map(fold_constants.to_constant, (zeros, scales)))
+    folded = [each[:, None, None] if lanes == 1 else _of_map(each, lanes) for each in folded]
+    return values.call(byte_compute.scaled, sums, *map(fold_constants.to_constant, folded))
 
 
 def group_matmul(values: Values, call: relax.Call, dims: tuple[int, int, int]) -> relax.Expr | None:
@@ -233,8 +231,8 @@ def group_matmul(values: Values, call: relax.Call, dims: tuple[int, int, int]) -
     pixels = values.in_dims(values.plain_codes(call.args[0]), dims)
     packed = fold_constants.to_constant(packing.product_quads(numbers.reshape(dims[0], -1, dims[1])))
     sums = values.emit_product(byte_compute.group_matmul_quads, packed, pixels)
-    folded = (each.reshape(dims[0], -1) for each in _folded(codes.grid, numbers, scales))
-    return values.call(byte_compute.scaled_groups, sums, *map(fold_constants.to_constant, folded))
+    folded = (each.reshape(dims[0], -1, 1) for each in _folded(codes.grid, numbers, scales))
+    return values.call(byte_compute.scaled, sums, *map(fold_constants.to_constant, folded))
 
 
 def matmul(values: Values, call: relax.Call, lanes: int) -> relax.Expr | None:
@@ -252,7 +250,7 @@ def matmul(values: Values, call: relax.Call, lanes: int) -> relax.Expr | None:
     packed = fold_constants.to_constant(packing.panel_quads(numbers.T, lanes))
     sums = values.emit_product(byte_compute.matmul_quads, quads, packed)
     folded = _folded(codes.grid, numbers, scales)
-    made = values.call(byte_compute.scaled_rows, sums, *map(fold_constants.to_constant, folded))
+    made = values.call(byte_compute.scaled, sums, *map(fold_constants.to_constant, folded))
     return made if shifted is None else _shifted(values, made, shifted, numbers.sum(axis=1, dtype=np.int64) * scales)
 
 
@@ -264,6 +262,11 @@ def _shifted(values: Values, product: relax.Call, shifted: Shifted, sums: NDArra
         added = emit(relax.op.multiply(values.in_shape(shifted.zero, (1,)), ones))
         product = relax.op.subtract(emit(product), added)
     return _times(values, product, shifted)
+
+
+def _of_map(channels: NDArray[Any], lanes: int) -> NDArray[Any]:
+    """A number for each channel as [CB, 1, 1, lanes]."""
+    return packing.in_blocks(channels, lanes)[:, None, None]
 
 
 def _weights(weight: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]] | None:

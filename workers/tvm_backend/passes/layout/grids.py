@@ -199,7 +199,8 @@ def number(expr: relax.Expr) -> float | None:
 def of_weights(weight: Array) -> tuple[Array, Array] | None:
     """Weights as int8 and one scale, in float64, for each element of the first axis; None where some are on no grid.
 
-    A scale is found again from the numbers: the largest is some whole multiple of it.
+    A scale is found again from the numbers: the largest is some whole multiple of it. A row of zeros has the finest
+    scale of the others, 1 at most: what is added to its sums is in whole steps, too.
     """
     rows = weight.reshape(len(weight), -1).astype(np.float64)
     largest = np.abs(rows).max(axis=1, initial=0.0)
@@ -217,6 +218,7 @@ def of_weights(weight: Array) -> tuple[Array, Array] | None:
             break
     else:
         return None
+    scales[largest == 0] = scales[largest > 0].min(initial=1.0)
     return np.rint(rows / scales[:, None]).astype(np.int8).reshape(weight.shape), scales
 
 

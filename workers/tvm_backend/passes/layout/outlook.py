@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 from collections.abc import Callable
 
@@ -37,6 +38,9 @@ class Outlook:
         """
         self._leaving: dict[relax.Var, int] = {}
         self._sizes: dict[relax.Var, int] = {}
+        self._uses = collections.Counter(
+            each for value in (outputs, *dict(bindings).values()) for each in operands(value)
+        )
         for used in operands(outputs):
             self._note(used, self._size(used))
         for var, value in reversed(bindings):
@@ -47,6 +51,10 @@ class Outlook:
     def leaving(self, var: relax.Var) -> int:
         """Elements that somebody needs plain after ``var``."""
         return self._leaving.get(var, 0)
+
+    def used_once(self, expr: relax.Expr) -> bool:
+        """Whether a variable has one user."""
+        return self._uses[expr] == 1
 
     def _note(self, var: relax.Var, elements: int) -> None:
         most = self._size(var) or elements  # a tuple has no size of its own

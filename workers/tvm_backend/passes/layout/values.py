@@ -13,7 +13,7 @@ from tvm import relax
 
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.passes import fold_constants
-from workers.tvm_backend.passes.layout import byte_compute, compute, narrow_compute, packing
+from workers.tvm_backend.passes.layout import byte_compute, compute, narrow_compute, packing, requantize
 from workers.tvm_backend.passes.layout.blocks import Blocks
 from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.expressions import Shape, map_shape, numbers, operator, shape, size
@@ -277,7 +277,12 @@ class Values:
         kept, blocked, dims = Codes(grid.numbers), self.is_blocked(expr), map_shape(expr)
         as_made = dims is not None and not blocked and isinstance(expr, relax.Var)
         value = self.blocked(expr) if blocked else self.reshaped(expr) if as_made else self.plain(expr)
-        made = self.emit(byte_compute.to_codes, value, _number(inverse), kept.zero, grid.top)
+        sums = requantize.sums_of(self.builder, value, kept.grid, inverse) if self.outlook.used_once(expr) else None
+        made = (
+            self.emit(byte_compute.to_codes, value, _number(inverse), kept.zero, grid.top)
+            if sums is None
+            else self.emit(byte_compute.requantized, *sums.operands, kept.zero, grid.top)
+        )
         if blocked:
             return kept.in_blocks(made)
         return kept.in_order(made if dims is None else self.in_dims(made, dims))
