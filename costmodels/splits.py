@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +61,15 @@ def few_shot(labelled: Labelled, shots: Sequence[int], folds: int, seed: int) ->
             shown = [order[:count] for order in orders]
             out.append(Split(f"{count} shots", np.sort(np.concatenate([plain.train, *shown])), test))
     return [cut for cut in out if len(cut.test) and len(cut.train)]
+
+
+STUDIES: Mapping[str, Callable[[Labelled, int, int], list[Split]]] = {
+    "workload": by_workload,
+    "kind": lambda labelled, folds, seed: by_kin(labelled),
+    "model": lambda labelled, folds, seed: by_model(labelled),
+    "shots": lambda labelled, folds, seed: few_shot(labelled, SHOTS, folds, seed),
+}
+"""What is held out, by name; made of labels, a number of parts and a seed."""
 
 
 def _parts(count: int, folds: int, seed: int) -> list[Ints]:

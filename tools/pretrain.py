@@ -43,9 +43,16 @@ def main() -> int:
     parser.add_argument("file", type=Path, help="what to write")
     parser.add_argument("--sampler", help="only labels of collecting jobs with it")
     parser.add_argument("--precision", default=DEFAULT_PRECISION)
+    parser.add_argument("--imported", action="store_true", help="take what was imported, too")
     given = parser.parse_args()
     warm("llvm")
-    found = labelled.of_folder(given.folder, precision=given.precision, sampler=given.sampler, without=recorded())
+    found = labelled.of_folder(
+        given.folder,
+        precision=given.precision,
+        sampler=given.sampler,
+        without=recorded(),
+        imported=given.imported,
+    )
     print(write(found, given.file))
     return 0
 

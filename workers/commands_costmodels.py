@@ -30,6 +30,11 @@ def evaluate(
         str | None,
         typer.Option(help="Only labels of collecting jobs with this sampler, such as uniform (default: every record)."),
     ] = None,
+    imported: Annotated[bool, typer.Option("--imported", help="Take what was imported, too.")] = False,
+    study: Annotated[
+        list[str] | None,
+        typer.Option(help=f"What is held out: {', '.join(splits.STUDIES)}; repeatable (default: all)."),
+    ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Parts in which workloads are held out.")] = 4,
     seed: Annotated[int, typer.Option(help="Seed of the parts and of the models.")] = 0,
     as_json: Json = False,
@@ -39,18 +44,14 @@ def evaluate(
     from workers.tvm_backend.warm import warm
 
     warm("llvm")
-    chosen = _contenders(contender)
+    chosen, studies = _contenders(contender), _studies(study)
     with shown("evaluating", as_json):
-        labelled = Labelled.of(source.of_folder(folder, target, precision, sampler))
-        cuts = [
-            *splits.by_workload(labelled, folds, seed),
-            *splits.by_kin(labelled),
-            *splits.by_model(labelled),
-            *splits.few_shot(labelled, splits.SHOTS, folds, seed),
-        ]
+        labelled = Labelled.of(source.of_folder(folder, target, precision, sampler, imported=imported))
+        cuts = [cut for name in studies for cut in splits.STUDIES[name](labelled, folds, seed)]
         if not cuts:
+            many = f"{len(labelled.names)} workloads and {len(set(labelled.kin))} kinds"
             raise InvalidInput(
-                f"{folder.name} has programs of one workload, {labelled.names[0]}, and judging takes two",
+                f"{folder.name} has programs of {many}; held out by {', '.join(studies)} nothing is left to learn from",
                 field="folder",
                 value=folder.name,
             )
@@ -69,6 +70,15 @@ def _contenders(names: Sequence[str] | None) -> dict[str, evaluation.Contender]:
         listed = ", ".join(repr(name) for name in known)
         raise InvalidInput(f"there is no contender {unknown[0]!r}: take {listed}", field="contender", value=unknown[0])
     return {name: found for name, found in known.items() if not names or name in names}
+
+
+def _studies(names: Sequence[str] | None) -> list[str]:
+    """All, or those that are asked for."""
+    unknown = [name for name in names or () if name not in splits.STUDIES]
+    if unknown:
+        listed = ", ".join(splits.STUDIES)
+        raise InvalidInput(f"there is no study {unknown[0]!r}: take {listed}", field="study", value=unknown[0])
+    return list(names or splits.STUDIES)
 
 
 def _text(labelled: Labelled, rows: Sequence[Row]) -> str:

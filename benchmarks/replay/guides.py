@@ -22,9 +22,12 @@ from tunesmith.space.base import Floats, PointBatch, Scores
 from tunesmith.testing import score
 from tunesmith.testing.replay import Recording, replay
 
-STATIC, SCORED, RANKER = "static model", "static model, scored", "ranker"
-GUIDES = (STATIC, SCORED, RANKER)
-"""What a searcher is told: estimates to begin with, these as scores of all that it looks at, too, or the ranker's."""
+STATIC, SCORED = "static model", "static model, scored"
+RANKER, RANKER_SCORED = "ranker", "ranker, scored"
+BESIDE = {RANKER: STATIC, RANKER_SCORED: SCORED}
+"""What a guide by the ranker is held against: a searcher that the static model tells the same."""
+GUIDES = (*BESIDE.values(), *BESIDE)
+"""What a searcher is told: estimates to begin with, or these as scores of all that it looks at, too."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Guided:
 
     def seconds(self, guide: str) -> Floats:
         """What a guide estimates."""
-        return self.ranker if guide == RANKER else self.static
+        return self.ranker if guide in BESIDE else self.static
 
 
 def ranker_in(file: Path) -> CostModel:
@@ -101,7 +104,7 @@ def _replayed(space: Guided, guide: str, searcher: str, seed: int, budget: int, 
         return recording.scored(points, mean)
 
     made = make_searcher(searcher, recording.space, seed)
-    known = None if guide == STATIC else scored
+    known = scored if guide in (SCORED, RANKER_SCORED) else None
     return replay(made, recording, budget=budget, batch=batch, score=known, prior=prior, seed=seed)
 
 
@@ -113,24 +116,25 @@ def report(outcomes: Sequence[GuidedRuns], setup: dict[str, str]) -> Report:
     summary = (
         f"Searchers on {spaces} recorded spaces, {seeds} seeds each, guided by estimates from the first batch on.\n\n"
         "- P is the score of Willemsen et al., see [searchers, replayed](#searchers-replayed).\n"
-        "- The gain is the ranker's P less the line's, paired by space and seed; its band is a 95 % bootstrap over "
-        "spaces, and over seeds within them. The ranker learned from other workloads.\n"
-        "- `static model, scored`: the estimates are the scores of all points that the searcher looks at, as the "
-        "ranker's are."
+        "- The gain is the ranker's P less that of the static model which tells the searcher the same, paired by space "
+        "and seed; its band is a 95 % bootstrap over spaces, and over seeds within them. The ranker learned from other "
+        "workloads.\n"
+        "- `scored`: the estimates are also the scores of all points that the searcher looks at."
     )
     return Report.of("replay-guides", "Guided searchers, replayed", summary, rows, setup)
 
 
 def _row(searcher: str, guide: str, mine: Sequence[GuidedRuns]) -> Row:
-    own, ranker = (np.stack([each.found[name] for each in mine]) for name in (guide, RANKER))
-    gain = ranker - own
-    band = None if guide == RANKER else score.bootstrap(gain, spaces_too=True)
+    own = np.stack([each.found[guide] for each in mine])
+    beside = BESIDE.get(guide)
+    gain = None if beside is None else own - np.stack([each.found[beside] for each in mine])
+    band = None if gain is None else score.bootstrap(gain, spaces_too=True)
     return {
         "searcher": searcher,
         "guide": guide,
         **banded("P", score.bootstrap(own)),
-        "the ranker's gain": band and round(band.mean, 4),
+        "gain": band and round(band.mean, 4),
         "gain from": band and round(band.low, 4),
         "gain to": band and round(band.high, 4),
-        "spaces where it gains": band and f"{int((gain.mean(axis=1) > 0).sum())} of {len(mine)}",
+        "spaces where it gains": None if gain is None else f"{int((gain.mean(axis=1) > 0).sum())} of {len(mine)}",
     }

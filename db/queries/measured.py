@@ -38,22 +38,23 @@ class MeasuredWorkload:
 
 
 def candidates(
-    session: Session, target: str, precision: str, limit: int, sampler: str | None = None
+    session: Session, target: str, precision: str, limit: int, sampler: str | None = None, imported: bool = False
 ) -> list[MeasuredCandidate]:
     """The newest records of a target and a precision, newest first; what simulated devices invented is left out.
 
-    What was imported is left out, too, because nobody here ran its sketches; and so are latencies of other states of
-    the caches, because they do not compare.
+    What was imported is left out, too, because nobody here ran its sketches, unless it is asked for; and so are
+    latencies of other states of the caches, because they do not compare.
 
     Args:
         sampler: only labels of collecting jobs with that sampler; None: whatever was measured.
+        imported: what was imported, too.
     """
     query = (
         sa.select(Record.id, Record.workload_hash, Record.sketch_hash, Record.decisions, Record.latency, Record.samples)
         .where(Record.target_hash == target, Record.sketch_hash.is_not(None), Record.cache == CacheState.WARM.value)
         .where(Record.simulated.is_(False), Record.revoked_at.is_(None))
         .where(sa.or_(Record.failure.is_(None), Record.failure.not_in(BLAMELESS)))
-        .where(Record.precision == precision, Record.origin == Origin.MEASURED.value)
+        .where(Record.precision == precision, Record.origin.in_(_origins(imported)))
     )
     if sampler is not None:
         labels = sa.select(Job.id).where(Job.per_task.is_not(None), Job.search == sampler)
@@ -63,6 +64,10 @@ def candidates(
         MeasuredCandidate(id_, workload, Candidate.from_json([sketch, decisions]), latency, tuple(samples))
         for id_, workload, sketch, decisions, latency, samples in session.execute(query)
     ]
+
+
+def _origins(imported: bool) -> list[str]:
+    return [Origin.MEASURED.value, *([Origin.IMPORTED.value] if imported else [])]
 
 
 def workloads(session: Session, hashes: Collection[str]) -> list[MeasuredWorkload]:
@@ -80,10 +85,14 @@ def workloads(session: Session, hashes: Collection[str]) -> list[MeasuredWorkloa
     ]
 
 
-def richest_target(session: Session) -> str | None:
-    """Hash of the target with most records that a model can learn from; None where there is none."""
+def richest_target(session: Session, imported: bool = False) -> str | None:
+    """Hash of the target with most records that a model can learn from; None where there is none.
+
+    Args:
+        imported: what was imported counts, too.
+    """
     query = sa.select(Record.target_hash).where(
-        Record.sketch_hash.is_not(None), Record.simulated.is_(False), Record.origin == Origin.MEASURED.value
+        Record.sketch_hash.is_not(None), Record.simulated.is_(False), Record.origin.in_(_origins(imported))
     )
     query = query.group_by(Record.target_hash).order_by(sa.func.count().desc(), Record.target_hash)
     return session.scalars(query.limit(1)).first()

@@ -82,6 +82,7 @@ def of_folder(
     precision: str = FLOAT32,
     sampler: str | None = None,
     without: Collection[str] = (),
+    imported: bool = False,
 ) -> list[Measured]:
     """What a service's data folder or a folder of recordings holds.
 
@@ -89,6 +90,7 @@ def of_folder(
         target: hash; None: the target with most records. Recordings are taken whatever it is.
         sampler: see :func:`load`.
         without: hashes of workloads that are left out.
+        imported: what was imported is taken, too.
 
     Raises:
         InvalidInput: there is nothing.
@@ -97,8 +99,8 @@ def of_folder(
         return of_recordings(folder)
     settings = Settings(data_dir=folder)
     with session_factory(create_engine(settings.url()), read_only=True)() as session:
-        key = target or measured.richest_target(session)
-        rows = load(session, key, precision, MAX_RECORDS, sampler) if key else None
+        key = target or measured.richest_target(session, imported)
+        rows = load(session, key, precision, MAX_RECORDS, sampler, imported) if key else None
     if rows is not None:
         rows = replace(rows, workloads=[each for each in rows.workloads if each.hash not in without])
     found = of_records(rows, BlobStore(settings.blobs())) if rows else []
@@ -123,11 +125,19 @@ class Found:
     through: int
 
 
-def load(session: Session, target_hash: str, precision: str, limit: int, sampler: str | None = None) -> Found:
+def load(
+    session: Session,
+    target_hash: str,
+    precision: str,
+    limit: int,
+    sampler: str | None = None,
+    imported: bool = False,
+) -> Found:
     """The newest records of a target and a precision.
 
     Args:
         sampler: only labels of collecting jobs with that sampler; None: whatever was measured.
+        imported: what was imported, too.
 
     Raises:
         NotFound: there is no such target.
@@ -140,7 +150,7 @@ def load(session: Session, target_hash: str, precision: str, limit: int, sampler
     if target.kind != "llvm":
         raise InvalidInput("the ranker corrects the static model of CPUs: give one", field="target", value=target_hash)
     calibrated = devices.calibration(session, device_class)
-    rows = measured.candidates(session, target_hash, precision, limit, sampler)
+    rows = measured.candidates(session, target_hash, precision, limit, sampler, imported)
     by_workload: dict[str, list[MeasuredCandidate]] = {}
     for row in rows:
         by_workload.setdefault(row.workload, []).append(row)

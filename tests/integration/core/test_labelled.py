@@ -77,6 +77,12 @@ def test_contenders_are_judged_by_a_command(folder: Path, capsys: pytest.Capture
     assert "held out by workload" in capsys.readouterr().out
     assert main.run_command_line((*asked[:3], "--contender", "magic")) == 2
     assert "there is no contender" in capsys.readouterr().err
+    assert main.run_command_line((*asked, "--json", "--study", "kind", "--study", "workload")) == 0
+    assert {row["study"] for row in json.loads(capsys.readouterr().out)["rows"]} == {"kind", "workload"}
+    assert main.run_command_line((*asked, "--study", "magic")) == 2
+    assert "there is no study 'magic': take workload, kind, model, shots" in capsys.readouterr().err
+    assert main.run_command_line((*asked, "--study", "model")) == 2
+    assert "held out by model nothing is left to learn from" in capsys.readouterr().err
 
 
 def test_a_ranker_chooses_the_first_batch_of_another_workload(
@@ -124,6 +130,14 @@ def test_a_ranker_chooses_the_first_batch_of_another_workload(
     assert main.run_command_line((*asked, "--sampler", "uniform")) == 0
     assert json.loads(capsys.readouterr().out)["programs"] == body["programs"]
     assert main.run_command_line((*asked, "--sampler", "guided")) == 2
+    with contextlib.closing(sqlite3.connect(data / "tunesmith.db")) as file:
+        file.execute("UPDATE records SET origin = 'imported'")
+        file.commit()
+    capsys.readouterr()
+    assert main.run_command_line(asked) == 2
+    assert "has no record in float32" in capsys.readouterr().out, "what was imported is nobody's measurement here"
+    assert main.run_command_line((*asked, "--imported")) == 0
+    assert json.loads(capsys.readouterr().out)["programs"] == body["programs"]
 
 
 def _trained(context: Context) -> str:

@@ -183,6 +183,10 @@ def test_imported_records_are_claims(first: Service, second: Service, tmp_path: 
         assert [seeds(claims) for claims in others] == [0, 0, 0]
         assert measured.candidates(session, target, "float32", 9) == []
         assert measured.richest_target(session) is None
+        learned = measured.candidates(session, target, "float32", 9, imported=True)
+        assert {each.workload for each in learned} == {workload}
+        assert len(learned) == 9
+        assert measured.richest_target(session, imported=True) == target
         assert records.of_workload_since(session, workload, target, sketches, 0, "j") == []
         assert records.latest_baseline(session, workload, target, records.CacheState.WARM) is None
 

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import relax, topi
+from tvm import relax, tirx, topi
+from tvm.s_tir import SBlock
+from tvm_ffi import structural_walk
 
 from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.codes import CODES
 from workers.tvm_backend.passes.layout.byte_compute import from_codes
-from workers.tvm_backend.passes.layout.compute import LANES
+from workers.tvm_backend.passes.layout.compute import LANES, to_blocked, to_plain
 from workers.tvm_backend.passes.layout.expressions import Binding, operands, operator, shape
 from workers.tvm_backend.passes.layout.narrow_compute import from_bf16, group_matmul_pairs, to_bf16
 
-MOVERS = ("reshape", "transpose", "concatenate", "to_plain", "to_blocked")
-"""How the names of functions begin that only move values."""
 BLOCKED_AXES = 5
 """Number of axes of a map in blocks of channels."""
 
@@ -130,9 +130,9 @@ def _moves(mod: tvm.IRModule, value: relax.Expr) -> bool:
     if not _is_kernel(mod, value):
         return False
     if operator(value) == "relax.call_tir":
-        return _name(value).startswith(MOVERS)
+        return _name(value).startswith(tuple(MOVES))
     blocks = mod[value.op].body.blocks
-    return all(_name(each.value).startswith(MOVERS) for block in blocks for each in block.bindings)
+    return all(_name(each.value).startswith(tuple(MOVES)) for block in blocks for each in block.bindings)
 
 
 def _name(value: relax.Expr) -> str:
@@ -177,18 +177,45 @@ def _rounds(value: relax.Expr) -> bool:
     return operator(value) == "relax.call_tir" and str(value.args[0].name_hint).startswith(to_bf16.__name__)
 
 
-def _reshape(builder: relax.BlockBuilder, inputs: Sequence[relax.Var], shape: Sequence[int]) -> relax.Call:
+Inputs = Sequence[relax.Expr]
+Extents = Sequence[int]
+
+
+def _reshape(builder: relax.BlockBuilder, inputs: Inputs, shape: Extents, _: tirx.PrimFunc) -> relax.Call:
     return builder.call_te(topi.reshape, inputs[0], shape, primfunc_name_hint="reshape")
 
 
-def _concatenate(builder: relax.BlockBuilder, inputs: Sequence[relax.Var], shape: Sequence[int]) -> relax.Call:
+def _concatenate(builder: relax.BlockBuilder, inputs: Inputs, shape: Extents, _: tirx.PrimFunc) -> relax.Call:
     first = inputs[0].ty.shape.values
     axis = next(at for at, extent in enumerate(shape) if int(first[at]) != extent)
     return builder.call_te(topi.concatenate, list(inputs), axis, primfunc_name_hint="concatenate")
 
 
-MOVES = {"reshape": _reshape, "concatenate": _concatenate}
-"""Kernels that only move values, by the names that TVM gives them, and how to make them of bits."""
+def _transpose(builder: relax.BlockBuilder, inputs: Inputs, _: Extents, function: tirx.PrimFunc) -> relax.Call:
+    blocks: list[Any] = []
+    structural_walk(function.body, (SBlock, blocks.append))
+    (block,) = (each for each in blocks if each.iter_vars)
+    places = [next(at for at, v in enumerate(block.iter_vars) if v.var.same_as(i)) for i in block.body.value.indices]
+    axes = [places.index(at) for at in range(len(places))]
+    return builder.call_te(topi.transpose, inputs[0], axes, primfunc_name_hint="transpose")
+
+
+def _to_plain(builder: relax.BlockBuilder, inputs: Inputs, shape: Extents, _: tirx.PrimFunc) -> relax.Call:
+    return builder.call_te(to_plain, inputs[0], shape[1], primfunc_name_hint="to_plain")
+
+
+def _to_blocked(builder: relax.BlockBuilder, inputs: Inputs, shape: Extents, _: tirx.PrimFunc) -> relax.Call:
+    return builder.call_te(to_blocked, inputs[0], shape[-1], primfunc_name_hint="to_blocked")
+
+
+MOVES = {
+    "reshape": _reshape,
+    "transpose": _transpose,
+    "concatenate": _concatenate,
+    "to_plain": _to_plain,
+    "to_blocked": _to_blocked,
+}
+"""Functions that only move values, by how their names begin, and how to make them of bits."""
 
 
 class _Narrowing:
@@ -231,21 +258,40 @@ class _Narrowing:
             return args[0]
         if not any(reads) and stored is None:
             return value
-        if tir and stored is AS_BITS and all(reads) and (kept := self._kept(value, var)) is not None:
-            return kept
+        moves = stored is AS_BITS and reads == [AS_BITS] * len(reads) and _moves(self._mod, value)
+        if moves and tir:
+            return self._kept(value, var)
         key = value.args[0] if tir else value.op, *(each is not None for each in reads), stored is not None
         if key not in self._functions:
-            self._functions[key] = self._made(var, value, args, reads)
+            self._functions[key] = self._moved(value, args) if moves else self._made(var, value, args, reads)
         return relax.Call(self._functions[key], [*args, *(arg for each in reads if each for arg in each.args)])
 
-    def _kept(self, value: relax.Call, var: relax.Var) -> relax.Expr | None:
+    def _kept(self, value: relax.Call, var: relax.Var) -> relax.Expr:
         """A kernel that only moves values, on bits: to widen and to round them would be work for nothing."""
-        move = next((made for name, made in MOVES.items() if str(value.args[0].name_hint).startswith(name)), None)
-        if move is None:
-            return None
         inputs = [relax.Var("x", relax.TensorType(each.ty.shape, BITS)) for each in value.args[1].fields]
-        call = move(self._builder, inputs, [int(extent) for extent in var.ty.shape.values])
+        call = self._move(value, inputs, var)
         return relax.Call(call.op, [call.args[0], value.args[1], *call.args[2:]], call.attrs, call.ty_args)
+
+    def _moved(self, value: relax.Call, args: Sequence[relax.Expr]) -> relax.GlobalVar:
+        """A fused function that only moves values, on bits."""
+        old, builder = self._mod[value.op], self._builder
+        params = [relax.Var(f"x{at}", relax.TensorType(each.ty.shape, BITS)) for at, each in enumerate(args)]
+        new: dict[relax.Var, relax.Expr] = dict(zip(old.params, params, strict=True))
+        with builder.function(str(value.op.name_hint), params, attrs={"Primitive": 1}, private=True):
+            with builder.dataflow():
+                for block in old.body.blocks:
+                    for each in block.bindings:
+                        inputs = [new[field] for field in each.value.args[1].fields]
+                        new[each.var] = builder.emit(self._move(each.value, inputs, each.var))
+                done = builder.emit_output(new[old.body.body])
+            made = builder.emit_func_output(done)
+        return made
+
+    def _move(self, value: relax.Call, inputs: Inputs, var: relax.Var) -> relax.Call:
+        """What makes ``var`` of bits in place of the call of a function that only moves values."""
+        name, function = _name(value), self._mod[value.args[0]]
+        move = next(made for start, made in MOVES.items() if name.startswith(start))
+        return move(self._builder, inputs, [int(extent) for extent in var.ty.shape.values], function)
 
     def _made(
         self, var: relax.Var, value: relax.Call, args: list[Any], reads: Sequence[Storage | None]

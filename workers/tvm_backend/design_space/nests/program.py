@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from tvm.ir import Range
 from tvm.runtime import Object
 from tvm.s_tir import Schedule
+from tvm.sym import Analyzer
 
 from tunesmith.analysis.nest import Access, Block, Extent, Index, Kind, Loop, Product
 from workers.tvm_backend import tir
@@ -19,6 +21,8 @@ from workers.tvm_backend.dot.intrinsics import BY_NAME, ROUNDING, Dot, RowDot
 from workers.tvm_backend.dot.marks import MARK
 from workers.tvm_backend.dot.matrix import MATRIX_BY_NAME, STAGES, MatrixDot
 
+ENDLESS = 2**31
+"""A loop of so many steps has no bound."""
 KINDS = (Kind.SERIAL, Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED)
 """By the numbers of TVM's ``ForKind``."""
 REDUCTION = 2
@@ -224,7 +228,7 @@ def _walk(statement: Any, loops: tuple[RealLoop, ...], counter: _Counter) -> Ite
     elif kind == "For" and int(statement.kind) < len(KINDS):
         name = statement.annotations.get(MARK)
         if name is None:
-            yield from _walk(statement.body, (*loops, _loop(statement, counter)), counter)
+            yield from _walk(statement.body, (*loops, _loop(statement, counter, around=loops)), counter)
         else:
             yield _marked(statement, loops, counter, str(name))
     elif kind == "SBlockRealize":
@@ -233,10 +237,23 @@ def _walk(statement: Any, loops: tuple[RealLoop, ...], counter: _Counter) -> Ite
         raise NotUnderstoodError(f"a {kind}")
 
 
-def _loop(statement: Any, counter: _Counter, kind: Kind | None = None) -> RealLoop:
+def _loop(statement: Any, counter: _Counter, kind: Kind | None = None, around: Sequence[RealLoop] = ()) -> RealLoop:
     single = type(statement.body).__name__ != "SeqStmt"
-    steps, own = _number(statement.extent), KINDS[int(statement.kind)]
+    steps, own = _most(statement.extent, around), KINDS[int(statement.kind)]
     return RealLoop(statement.loop_var, counter.take(), steps, own if kind is None else kind, single)
+
+
+def _most(steps: Any, around: Sequence[RealLoop]) -> int:
+    """How many steps a loop has, or has at most where those ``around`` it say."""
+    if not variables(steps):
+        return _number(steps)
+    analyzer = Analyzer()
+    for loop in around:
+        analyzer.bind(loop.variable, Range(0, loop.extent))
+    most = int(analyzer.const_int_bound(steps).max_value)
+    if most >= ENDLESS:
+        raise NotUnderstoodError(f"{steps} has no bound")
+    return most
 
 
 def _marked(statement: Any, loops: tuple[RealLoop, ...], counter: _Counter, name: str) -> Place:

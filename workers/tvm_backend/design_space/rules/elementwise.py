@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tvm import tirx
+from tvm.ir import Range
 from tvm.s_tir import Schedule
+from tvm.sym import Analyzer
 
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
@@ -170,8 +173,10 @@ def _count(own: list[Any], found: list[Any]) -> int:
 
 def _runs_along(stage: Stage, load: Any, length: int, axes: set[int]) -> bool:
     used = [stage.axes_of(index) & axes for index in load.indices]
-    if not any(used):
-        return True
+    return not any(used) or _is_indexed_so(stage, load, length, used) or _is_one_run(stage, load, length)
+
+
+def _is_indexed_so(stage: Stage, load: Any, length: int, used: list[set[int]]) -> bool:
     if len(used) < length or any(used[:-length]):
         return False
     shape = [int(extent) for extent in load.source.shape[-length:]]
@@ -182,6 +187,19 @@ def _runs_along(stage: Stage, load: Any, length: int, axes: set[int]) -> bool:
         )
     ]
     return all(plain) and shape == list(stage.spatial[-length:])
+
+
+def _is_one_run(stage: Stage, load: Any, length: int) -> bool:
+    """Whether what a load reads lies as the output's trailing axes do, however it is indexed, as after a reshape."""
+    analyzer, flat, run, step = Analyzer(), tirx.const(0, "int64"), tirx.const(0, "int64"), 1
+    for variable, extent in zip(stage.variables, stage.spatial, strict=True):
+        analyzer.bind(variable, Range(0, extent))
+    for index, extent in zip(load.indices, load.source.shape, strict=True):
+        flat = flat * extent + index
+    mine = list(stage.variables[-length:])
+    for variable, extent in reversed(list(zip(mine, stage.spatial[-length:], strict=True))):
+        run, step = run + variable * step, step * extent
+    return _count(mine, variables_of(analyzer.simplify(flat - run))) == 0
 
 
 def _transposing(stage: Stage, inlined: tuple[str, ...], most: int, cpu: CpuModel) -> Iterator[Variant]:

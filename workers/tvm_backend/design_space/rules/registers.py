@@ -103,6 +103,13 @@ def largest_divisor(extent: int, limit: int) -> int:
     return next(factor for factor in range(min(extent, limit), 0, -1) if extent % factor == 0)
 
 
+def in_vectors(sch: Schedule, loop: Any, lanes: int) -> list[Any]:
+    """A loop in vectors of ``lanes`` or, where these leave a rest, in equal ones of up to twice as many."""
+    extent = int(sch.get(loop).extent)
+    length = lanes if extent % lanes == 0 else largest_divisor(extent, 2 * lanes)
+    return list(sch.split(loop, [None, length], preserve_unit_iters=True))
+
+
 def innermost(sch: Schedule, block: Any, count: int) -> None:
     """Vectorise the innermost loop around a block, and unroll those of the ``count`` innermost that are outside of it.
 

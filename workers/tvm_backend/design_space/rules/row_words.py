@@ -17,6 +17,7 @@ from tvm.s_tir import Schedule
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
+from workers.tvm_backend.design_space.rules.registers import in_vectors
 from workers.tvm_backend.design_space.rules.stages import Stage, chunked, find, fused, unroll_and_vectorize
 from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.codes import WEIGHTS
@@ -119,7 +120,7 @@ def _schedule(sch: Schedule, plan: WordsPlan) -> None:
     for name in found.wide:
         sch.compute_inline(sch.get_sblock(name))
     last = fold(sch, block)
-    by_rows = last is not None and found.plain  # rows may be cut there, and what is left of one is no vector
+    by_rows = last is not None and found.plain  # rows may be cut there
     if by_rows:
         sch.set_scope(block, 0, "local")
         tile = sch.get_sblock(last)
@@ -137,8 +138,8 @@ def _schedule(sch: Schedule, plan: WordsPlan) -> None:
         _copy_rows(sch, plan, nest.plane)
     for loop in nest.unrolled:
         sch.unroll(loop)
-    if not by_rows:
-        unroll_and_vectorize(sch, sch.get_loops(tile)[-3:])
+    *rows, columns = sch.get_loops(tile)[-3:]
+    unroll_and_vectorize(sch, [*rows, *(in_vectors(sch, columns, plan.dot.lanes) if by_rows else [columns])])
     init = sch.decompose_reduction(block, nest.unrolled[0])
     *outer, lane, row = sch.get_loops(init)[-4:]
     sch.reorder(row, lane)

@@ -15,9 +15,11 @@ from typing import Any
 from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
+from tunesmith.names import FLOAT32
 from workers.tvm_backend.design_space.rules import row_words
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.epilogue import fold
+from workers.tvm_backend.design_space.rules.registers import in_vectors
 from workers.tvm_backend.design_space.rules.stages import (
     Stage,
     chunked,
@@ -208,8 +210,11 @@ def _schedule(sch: Schedule, plan: WindowsPlan) -> None:
     count = len(nest.inner)
     if count:
         unroll_and_vectorize(sch, nest.inner)
-        if not plan.found.cut:  # what is left of a row is no vector: the compiler makes some of it
-            unroll_and_vectorize(sch, sch.get_loops(tile)[-count:])
+        *rows, columns = sch.get_loops(tile)[-count:]
+        if not plan.found.cut:
+            unroll_and_vectorize(sch, [*rows, columns])
+        elif str(sch.get(tile).writes[0].source.dtype) != FLOAT32:  # what is left of float32 the compiler makes some of
+            unroll_and_vectorize(sch, [*rows, *in_vectors(sch, columns, plan.cpu.lanes())])
     init = sch.decompose_reduction(block, nest.window[0])
     if count:
         unroll_and_vectorize(sch, sch.get_loops(init)[-count:])
