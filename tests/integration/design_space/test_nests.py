@@ -28,6 +28,7 @@ from workers.tvm_backend.warm import warm
 warm("llvm")
 
 from tvm.s_tir import Schedule  # noqa: E402
+from tvm.script import from_source  # noqa: E402
 
 from workers.tvm_backend.design_space import space  # noqa: E402
 from workers.tvm_backend.design_space.nests import program as programs  # noqa: E402
@@ -227,6 +228,25 @@ class Counting(Replayer):
     def apply(self, body: space.SketchBody, decisions: Sequence[Decision]) -> Schedule:
         self.count += 1
         return super().apply(body, decisions)
+
+
+RAGGED = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((42,), "float32"), B: T.Buffer((42,), "float32")):
+    for i in range(6):
+        for j in range({steps}):
+            with T.sblock("B"):
+                v = T.axis.spatial(42, i * 7 + j)
+                B[v] = A[v]
+"""
+
+
+def test_a_loop_whose_steps_others_move_has_the_most_of_them() -> None:
+    body = from_source(RAGGED.format(steps="i * 4 % 7 // 4 + 1")).body
+    (block,) = programs.Program(body).places
+    assert [loop.extent for loop in block.loops] == [6, 2]
+    with pytest.raises(programs.NotUnderstoodError, match="is no number"):
+        programs.Program(from_source(RAGGED.format(steps='T.Cast("int32", A[i])')).body)
 
 
 def test_a_formula_is_all_of_its_arithmetic() -> None:

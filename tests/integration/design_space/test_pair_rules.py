@@ -133,6 +133,14 @@ def test_depthwise_convolutions_of_plain_maps(image: tuple[int, int, int, int], 
     right_by_words(plain_depthwise(image, residual=residual, rounded=rounded))
 
 
+@pytest.mark.parametrize("image", [(1, 2, 4, 14), (1, 2, 7, 7)])
+def test_what_is_left_of_a_row_is_rounded_in_vectors(image: tuple[int, int, int, int]) -> None:
+    """Two rows at a time on words, and an odd number of them that are widened."""
+    for mod in rule_checks.scheduled(plain_depthwise(image, rounded=True), ZNVER4, each=1):
+        text = str(tvm.compile(mod, target=tir.tvm_target(ZNVER4)).mod.inspect_source("asm"))
+        assert not re.search(r"\bmovw\s+%\w+, -?\d*\(%r\w+,", text), "no number is stored by itself"
+
+
 def right_by_words(task: Extracted) -> None:
     """The rule's schedule is on the instruction, and right whatever is decided."""
     mod = rule_checks.by_rule(task, DepthwiseWords(), ZNVER4)

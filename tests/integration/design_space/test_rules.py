@@ -16,11 +16,16 @@ from workers.tvm_backend.design_space import rules
 from workers.tvm_backend.design_space.replay import Replayer
 from workers.tvm_backend.design_space.rules.blocked_conv import BlockedConvolution
 from workers.tvm_backend.design_space.rules.direct_conv import DirectConvolution
+from workers.tvm_backend.design_space.rules.elementwise import common_axes
 from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.rules.packed_matmul import PackedMatmul
 from workers.tvm_backend.design_space.rules.pointwise import PointwiseConvolution
 from workers.tvm_backend.design_space.rules.registers import accumulators, largest_divisor, product_tiles, tile
+from workers.tvm_backend.design_space.rules.stages import find, inline
+from workers.tvm_backend.passes import extract_tasks, pipeline
 from workers.tvm_backend.passes.extract_tasks import Extracted
+
+from tvm import relax  # isort: skip
 
 pytestmark = pytest.mark.parallel
 
@@ -198,6 +203,31 @@ PAIRS = [(*each, fused) for each in VECTORS for fused in TARGETS]
 )
 def test_each_target_multiplies_in_its_vectors(rule: str, task: Callable[[], Extracted], fused: str) -> None:
     rule_checks.check_vectors(task(), TARGETS[fused], fused)
+
+
+def shuffle(*extents: int) -> Extracted:
+    """A map [1, C, H, W] whose channels take turns: C is the product of the first two of four extents."""
+    first, second, high, wide = extents
+    x, builder = relax.Var("x", relax.TensorType([1, first * second, high, wide], "float32")), relax.BlockBuilder()
+    with builder.function("main", [x], {"input_names": '["x"]', "num_input": 1}):
+        with builder.dataflow():
+            parts = builder.emit(relax.op.reshape(x, [1, *extents]))
+            turned = builder.emit(relax.op.permute_dims(parts, [0, 2, 1, 3, 4]))
+            out = builder.emit_output(relax.op.reshape(turned, [1, first * second, high, wide]))
+        builder.emit_func_output(out)
+    (found,) = extract_tasks.extract_tasks(pipeline.prepare(builder.get()).module)
+    return found
+
+
+@pytest.mark.parametrize("extents", [(2, 3, 7, 7), (4, 8, 5, 1), (3, 2, 4, 6)])
+def test_shuffled_channels_are_copied_plane_by_plane(extents: tuple[int, int, int, int]) -> None:
+    task = shuffle(*extents)
+    sch = Replayer(task.module, AVX512).fresh()
+    inline(sch, [stage.name for stage in find(sch) or () if stage.consumers])
+    (stage,) = find(sch) or ()
+    assert common_axes(stage) == 2, "rows and columns are one run"
+    assert check(task) >= 1
+    assert all(len(body.knobs) == 2 for body in own(task, AVX512)), "chunks of planes, and of a plane"
 
 
 def test_sketches_are_few() -> None:

@@ -22,6 +22,7 @@ from tunesmith.preparation import Preparation
 from workers.tvm_backend import tir
 from workers.tvm_backend.frontends import import_model
 from workers.tvm_backend.passes import pipeline
+from workers.tvm_backend.passes.extract_tasks import extract_tasks
 from workers.tvm_backend.passes.layout import byte_compute, grids
 
 import tvm  # isort: skip
@@ -109,6 +110,21 @@ def test_rows_of_plain_maps_share_lanes(tmp_path: Path) -> None:
     assert steps < 1.01
     assert blocks(made.module) == set()
     assert any("depthwise_conv2d_quads" in name for name in calls(made.module))
+
+
+def test_formulas_between_codes_have_schedules(tmp_path: Path) -> None:
+    """A kernel makes codes of codes; TVM names those that it uses twice, and tells their bounds."""
+    net = Net(8, 32)
+    y = net.op("MatMul", "x", net.random(32, 64))
+    half, one, root = (net.constant(np.float32(value)) for value in (0.5, 1.0, 2**0.5))
+    y = net.op("Mul", net.op("Mul", y, net.op("Add", net.op("Erf", net.op("Div", y, root)), one)), half)
+    path = net.save(tmp_path / "model.onnx", net.op("MatMul", y, net.random(64, 16)))
+    made, steps = compared(quantised(path, QuantFormat.QDQ, (8, 32)), shape=(8, 32))
+    assert steps < 1.01
+    formulas = [task for task in extract_tasks(made.module) if "erf" in task.workload.name]
+    assert formulas
+    for task in formulas:
+        assert rule_checks.check(task) >= 1
 
 
 def test_both_notations_make_the_same(net: Path) -> None:

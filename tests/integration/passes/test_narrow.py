@@ -88,6 +88,21 @@ def test_rows_of_plain_maps_share_lanes(tmp_path: Path) -> None:
     close(run_network(made, x)[0], by_onnxruntime(path, x)[0], 1e-2)
 
 
+def test_shuffled_channels_are_moved_as_bits(tmp_path: Path) -> None:
+    net = Net(1, 24, 8, 14)
+    parts, whole = (net.constant(np.array(shape, np.int64)) for shape in ((1, 3, 12, 8, 14), (1, 36, 8, 14)))
+    y = net.op("Relu", net.conv("x", 36, 1, group=3))
+    y = net.op("Reshape", net.op("Transpose", net.op("Reshape", y, parts), perm=[0, 2, 1, 3, 4]), whole)
+    path = net.save(tmp_path / "model.onnx", net.conv(y, 24, 1, group=3))
+    made = pipeline.prepare(import_model.import_model(path, "onnx"), BF16)
+    functions = {var.name_hint: each for var, each in tir.load_module(made.module).functions.items()}
+    (shuffle,) = [each for name, each in functions.items() if "transpose" in name]
+    assert {str(each.ty.dtype) for each in shuffle.params} == {"uint16"}
+    assert "float32" not in shuffle.script(), "to widen and to round them would be work for nothing"
+    x = net.rng.standard_normal((1, 24, 8, 14)).astype(np.float32)
+    close(run_network(made, x)[0], by_onnxruntime(path, x)[0], 1e-2)
+
+
 VALUES = np.array([0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 1e-40, -1e-40, 3e38, -3e38, np.inf, -np.inf, np.nan], np.float32)
 
 

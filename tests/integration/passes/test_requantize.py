@@ -73,9 +73,9 @@ def network(
     return builder.get()
 
 
-def weights() -> Array:
+def weights(channels: int = CHANNELS) -> Array:
     """Whole steps of one scale."""
-    found: Array = np.random.default_rng(0).integers(-127, 128, (CHANNELS, IMAGE[1], 3, 3)) * STEP
+    found: Array = np.random.default_rng(0).integers(-127, 128, (channels, IMAGE[1], 3, 3)) * STEP
     found[:, 0, 0, 0] = 127 * STEP
     return found
 
@@ -107,6 +107,10 @@ def test_scale_bias_and_the_new_scale_are_one_step(zero: int) -> None:
     whole = np.rint(drawn() / (SOURCE * STEP)) * SOURCE * STEP
     for bias in (None, whole, drawn()):
         assert ways(network(bias, zero)) == ONE
+
+
+def test_lanes_beyond_the_channels_are_no_obstacle() -> None:
+    assert ways(network(drawn()[:24], weight=weights(24))) == ONE
 
 
 def test_a_bias_between_coarse_steps_is_added_to_numbers() -> None:

@@ -21,6 +21,7 @@ TVM has no vectors of ``nearbyint``.
 """
 BITS_OF_ROUNDING = 0x4B400000
 """The float32 ``ROUNDING`` as int32; its lowest byte is zero."""
+LOWEST_BYTE = 0xFF
 
 
 def encoded(value: Any, inverse: Any, zero: Any, top: int) -> Any:
@@ -35,7 +36,9 @@ def encoded(value: Any, inverse: Any, zero: Any, top: int) -> Any:
     """
     place = value * inverse + (zero + tirx.const(ROUNDING, "float32"))
     low, high = (tirx.const(BITS_OF_ROUNDING + each, "int32") for each in (0, top))
-    return tirx.min(tirx.max(tirx.reinterpret("int32", place), low), high).astype(CODES)
+    within = tirx.min(tirx.max(tirx.reinterpret("int32", place), low), high)
+    # TVM's analysis casts the bounds of what it casts, and bytes do not hold them; LLVM leaves the mask out.
+    return tirx.bitwise_and(within, tirx.const(LOWEST_BYTE, "int32")).astype(CODES)
 
 
 def decoded(code: Any, scale: Any, zero: Any) -> Any:

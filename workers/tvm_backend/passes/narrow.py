@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
-from tvm import relax, tirx, topi
-from tvm.s_tir import SBlock
-from tvm_ffi import structural_walk
+from tvm import relax
 
 from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.codes import CODES
+from workers.tvm_backend.passes import moves
 from workers.tvm_backend.passes.layout.byte_compute import from_codes
-from workers.tvm_backend.passes.layout.compute import LANES, to_blocked, to_plain
+from workers.tvm_backend.passes.layout.compute import LANES
 from workers.tvm_backend.passes.layout.expressions import Binding, operands, operator, shape
 from workers.tvm_backend.passes.layout.narrow_compute import from_bf16, group_matmul_pairs, to_bf16
 
@@ -130,9 +129,9 @@ def _moves(mod: tvm.IRModule, value: relax.Expr) -> bool:
     if not _is_kernel(mod, value):
         return False
     if operator(value) == "relax.call_tir":
-        return _name(value).startswith(tuple(MOVES))
+        return _name(value).startswith(moves.NAMES)
     blocks = mod[value.op].body.blocks
-    return all(_name(each.value).startswith(tuple(MOVES)) for block in blocks for each in block.bindings)
+    return all(_name(each.value).startswith(moves.NAMES) for block in blocks for each in block.bindings)
 
 
 def _name(value: relax.Expr) -> str:
@@ -177,47 +176,6 @@ def _rounds(value: relax.Expr) -> bool:
     return operator(value) == "relax.call_tir" and str(value.args[0].name_hint).startswith(to_bf16.__name__)
 
 
-Inputs = Sequence[relax.Expr]
-Extents = Sequence[int]
-
-
-def _reshape(builder: relax.BlockBuilder, inputs: Inputs, shape: Extents, _: tirx.PrimFunc) -> relax.Call:
-    return builder.call_te(topi.reshape, inputs[0], shape, primfunc_name_hint="reshape")
-
-
-def _concatenate(builder: relax.BlockBuilder, inputs: Inputs, shape: Extents, _: tirx.PrimFunc) -> relax.Call:
-    first = inputs[0].ty.shape.values
-    axis = next(at for at, extent in enumerate(shape) if int(first[at]) != extent)
-    return builder.call_te(topi.concatenate, list(inputs), axis, primfunc_name_hint="concatenate")
-
-
-def _transpose(builder: relax.BlockBuilder, inputs: Inputs, _: Extents, function: tirx.PrimFunc) -> relax.Call:
-    blocks: list[Any] = []
-    structural_walk(function.body, (SBlock, blocks.append))
-    (block,) = (each for each in blocks if each.iter_vars)
-    places = [next(at for at, v in enumerate(block.iter_vars) if v.var.same_as(i)) for i in block.body.value.indices]
-    axes = [places.index(at) for at in range(len(places))]
-    return builder.call_te(topi.transpose, inputs[0], axes, primfunc_name_hint="transpose")
-
-
-def _to_plain(builder: relax.BlockBuilder, inputs: Inputs, shape: Extents, _: tirx.PrimFunc) -> relax.Call:
-    return builder.call_te(to_plain, inputs[0], shape[1], primfunc_name_hint="to_plain")
-
-
-def _to_blocked(builder: relax.BlockBuilder, inputs: Inputs, shape: Extents, _: tirx.PrimFunc) -> relax.Call:
-    return builder.call_te(to_blocked, inputs[0], shape[-1], primfunc_name_hint="to_blocked")
-
-
-MOVES = {
-    "reshape": _reshape,
-    "transpose": _transpose,
-    "concatenate": _concatenate,
-    "to_plain": _to_plain,
-    "to_blocked": _to_blocked,
-}
-"""Functions that only move values, by how their names begin, and how to make them of bits."""
-
-
 class _Narrowing:
     """Rebuilds ``main``, and the functions that read or make what is stored narrow."""
 
@@ -258,12 +216,12 @@ class _Narrowing:
             return args[0]
         if not any(reads) and stored is None:
             return value
-        moves = stored is AS_BITS and reads == [AS_BITS] * len(reads) and _moves(self._mod, value)
-        if moves and tir:
+        moved = stored is AS_BITS and reads == [AS_BITS] * len(reads) and _moves(self._mod, value)
+        if moved and tir:
             return self._kept(value, var)
         key = value.args[0] if tir else value.op, *(each is not None for each in reads), stored is not None
         if key not in self._functions:
-            self._functions[key] = self._moved(value, args) if moves else self._made(var, value, args, reads)
+            self._functions[key] = self._moved(value, args) if moved else self._made(var, value, args, reads)
         return relax.Call(self._functions[key], [*args, *(arg for each in reads if each for arg in each.args)])
 
     def _kept(self, value: relax.Call, var: relax.Var) -> relax.Expr:
@@ -287,11 +245,10 @@ class _Narrowing:
             made = builder.emit_func_output(done)
         return made
 
-    def _move(self, value: relax.Call, inputs: Inputs, var: relax.Var) -> relax.Call:
+    def _move(self, value: relax.Call, inputs: Sequence[relax.Expr], var: relax.Var) -> relax.Call:
         """What makes ``var`` of bits in place of the call of a function that only moves values."""
-        name, function = _name(value), self._mod[value.args[0]]
-        move = next(made for start, made in MOVES.items() if name.startswith(start))
-        return move(self._builder, inputs, [int(extent) for extent in var.ty.shape.values], function)
+        dims = [int(extent) for extent in var.ty.shape.values]
+        return moves.again(self._builder, _name(value), self._mod[value.args[0]], inputs, dims)
 
     def _made(
         self, var: relax.Var, value: relax.Call, args: list[Any], reads: Sequence[Storage | None]

@@ -213,7 +213,7 @@ def _schedule(sch: Schedule, plan: WindowsPlan) -> None:
         *rows, columns = sch.get_loops(tile)[-count:]
         if not plan.found.cut:
             unroll_and_vectorize(sch, [*rows, columns])
-        elif str(sch.get(tile).writes[0].source.dtype) != FLOAT32:  # what is left of float32 the compiler makes some of
+        elif str(sch.get(tile).writes[0].source.dtype) != FLOAT32:  # LLVM makes vectors of float32
             unroll_and_vectorize(sch, [*rows, *in_vectors(sch, columns, plan.cpu.lanes())])
     init = sch.decompose_reduction(block, nest.window[0])
     if count:

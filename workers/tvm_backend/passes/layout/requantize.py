@@ -6,6 +6,7 @@ Networks…", 2018, section 2.4): they are added to what the code of zero adds. 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,10 +74,15 @@ def sums_of(builder: relax.BlockBuilder, value: relax.Expr, grid: Grid, inverse:
 
 
 def _folded(sums: relax.Expr, zeros: Array, steps: Array, added: Array, inverse: float) -> Sums | None:
-    factors, exact = steps * inverse, added / steps
-    if exact.size != zeros.size or not (np.abs(exact) < LARGEST_ADDED).all():
+    factors = steps * inverse
+    shape = np.broadcast_shapes(added.shape, steps.shape)
+    if math.prod(shape) != steps.size:
         return None
-    exact = exact.reshape(zeros.shape)
+    added = np.broadcast_to(added, shape).reshape(steps.shape)
+    # Lanes beyond the channels have steps of zero, and nothing is added to them.
+    exact = np.divide(added, steps, out=np.where(added == 0, 0.0, np.inf), where=steps > 0)
+    if not (np.abs(exact) < LARGEST_ADDED).all():
+        return None
     whole = np.rint(exact)
     if (np.abs(whole - exact) * factors > CLOSE).any():
         return None
