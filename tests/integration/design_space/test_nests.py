@@ -258,6 +258,27 @@ def test_a_formula_is_all_of_its_arithmetic() -> None:
     assert work["T_softmax_exp"] > 15 > 2 > work["T_softmax_maxelem"], work
 
 
+CHOSEN = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8, {rows}, 16), "float32")):
+    for y, i, x in T.grid(8, {rows}, 16):
+        with T.sblock("B"):
+            vy, vi, vx = T.axis.remap("SSS", [y, i, x])
+            B[vy, vi, vx] = T.Select(
+                vi == 0,
+                A[vy, vx],
+                A[vy, vx] * T.Select(vi == 1, T.float32(2), T.float32(-1))
+                + A[0, vx] * T.Select(vi == 1, T.float32(3), T.float32(0)),
+            )
+"""
+
+
+@pytest.mark.parametrize(("rows", "operations"), [(4, 2 / 4), (100, 1 + 1 + 1 + 1 + 1)])
+def test_what_a_body_chooses_by_an_unrolled_axis_counts_in_the_mean(rows: int, operations: float) -> None:
+    (block,) = programs.Program(from_source(CHOSEN.format(rows=rows)).body).bare
+    assert (block.operations, block.calls) == (operations, 0.0)
+
+
 def test_what_is_not_understood_has_no_nest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither what is known to be beyond nests, nor what nobody thought of, ends a search."""
     (task,) = extract_tasks.extract_tasks(

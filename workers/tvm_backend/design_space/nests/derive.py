@@ -28,9 +28,10 @@ from tunesmith.errors import InvalidCandidate
 from tunesmith.space.base import Ints
 from tunesmith.space.knobs import ComputeLocation, Knob
 from tunesmith.types import Decision
+from workers.tvm_backend.design_space.nests.errors import AmbiguousError, NotUnderstoodError
 from workers.tvm_backend.design_space.nests.extents import common_sizes, resolve
 from workers.tvm_backend.design_space.nests.forms import NestForms, alike, explained
-from workers.tvm_backend.design_space.nests.program import AmbiguousError, NotUnderstoodError, Program, read
+from workers.tvm_backend.design_space.nests.program import Program, read
 from workers.tvm_backend.design_space.nests.trace_loops import Tags
 from workers.tvm_backend.design_space.replay import Replayer, decisions_of, together
 from workers.tvm_backend.design_space.sketch import SketchBody

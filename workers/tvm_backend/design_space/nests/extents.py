@@ -10,8 +10,9 @@ from typing import Any
 from tunesmith.analysis.nest import Block, Extent, Index, Product, Term
 from tunesmith.analysis.shape import Values, extent, product
 from tunesmith.types import Decision
+from workers.tvm_backend.design_space.nests.errors import AmbiguousError, NotUnderstoodError
 from workers.tvm_backend.design_space.nests.expressions import key
-from workers.tvm_backend.design_space.nests.program import AmbiguousError, NotUnderstoodError, Program
+from workers.tvm_backend.design_space.nests.program import Program
 from workers.tvm_backend.design_space.nests.trace_loops import UNKNOWN, Tag, Tags
 
 ENOUGH = 8

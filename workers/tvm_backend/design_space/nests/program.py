@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any
 
 from tvm.ir import Range
-from tvm.runtime import Object
 from tvm.s_tir import Schedule
 from tvm.sym import Analyzer
 
 from tunesmith.analysis.nest import Access, Block, Extent, Index, Kind, Loop, Product
 from workers.tvm_backend import tir
+from workers.tvm_backend.design_space.nests.arithmetic import conditions, work
+from workers.tvm_backend.design_space.nests.errors import NotUnderstoodError
 from workers.tvm_backend.design_space.nests.expressions import key, linear, steps_of, variables
 from workers.tvm_backend.design_space.nests.lanes import Lanes, of_lanes
 from workers.tvm_backend.design_space.nests.sources import Source, joined
@@ -27,40 +28,6 @@ KINDS = (Kind.SERIAL, Kind.PARALLEL, Kind.VECTOR, Kind.UNROLLED)
 """By the numbers of TVM's ``ForKind``."""
 REDUCTION = 2
 """TVM's number of an axis that is summed over."""
-ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Max", "Min", "Select", "Cast"})
-LIBRARY = frozenset(
-    {
-        "exp",
-        "exp2",
-        "exp10",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "pow",
-        "tanh",
-        "sigmoid",
-        "erf",
-        "sin",
-        "cos",
-        "tan",
-        "atan",
-        "atan2",
-        "sinh",
-        "cosh",
-        "round",
-        "fmod",
-    }
-)
-"""Intrinsics that end as calls of scalar functions."""
-
-
-class NotUnderstoodError(Exception):
-    """A program, or a sketch, that is beyond what nests can say."""
-
-
-class AmbiguousError(NotUnderstoodError):
-    """Several explanations fit: more replays tell."""
 
 
 @dataclass(frozen=True)
@@ -155,10 +122,10 @@ class Program:
         passed = [region for _, _, regions in together for region in regions]
         alone = [region for region in block.reads if not any(region.same_as(each) for each in passed)]
         reads += [self._access(region, axis_of, pair, group) for region in alone]
-        operations, calls = _work(block.body) if place.dot is None else (place.dot.step_operations, 0.0)
-        conditions = [
+        operations, calls = work(block) if place.dot is None else (place.dot.step_operations, 0.0)
+        tested = [
             tuple(sorted({axis_of[key(v)] for v in variables(each) if key(v) in axis_of}))
-            for each in _conditions(block.body)
+            for each in conditions(block.body)
         ]
         return Block(
             str(block.name_hint),
@@ -168,7 +135,7 @@ class Program:
             (*(read for read in reads if read.buffer not in mine), *writes[1:]),
             operations,
             calls,
-            tuple(conditions),
+            tuple(tested),
             any(summed),
             place.dot is not None and place.dot.is_single,
             isinstance(place.dot, MatrixDot),
@@ -309,69 +276,3 @@ def _index(region: Any, axis_of: Mapping[int, int]) -> Index:
         strides = {key(v): 1 for v in variables(expression)}
     found = tuple(sorted((axis_of[v], stride) for v, stride in strides.items() if v in axis_of and stride))
     return Index(found, divide, modulo, int(width))
-
-
-def _stores(statement: Any) -> list[Any]:
-    kind = type(statement).__name__
-    if kind == "BufferStore":
-        return [statement]
-    if kind == "SeqStmt":
-        return [store for each in statement.seq for store in _stores(each)]
-    if kind == "IfThenElse":
-        return _stores(statement.then_case)
-    raise NotUnderstoodError(f"a block with a {kind}")
-
-
-def _work(body: Any) -> tuple[float, float]:
-    """Arithmetic instructions and library calls of the stores in a block's body."""
-    operations, calls = 0, 0
-    for store in _stores(body):
-        found = _count(store.value)
-        plain = sum(number for name, number in found.items() if name in ARITHMETIC)
-        operations += plain - min(found.get("Mul", 0), found.get("Add", 0))  # multiply-adds
-        calls += found.get("call", 0)
-    return float(operations), float(calls)
-
-
-def _conditions(body: Any) -> list[Any]:
-    """The conditions under which values of a block's body are read."""
-    return [each for store in _stores(body) for each in _tested(store.value)]
-
-
-def _tested(value: Any) -> list[Any]:
-    mine = [value.args[0]] if _name(value) == "if_then_else" else []
-    return [*mine, *(each for part in _parts(value) for each in _tested(part))]
-
-
-def _name(value: Any) -> str:
-    """The name of a called operator; empty for anything else."""
-    return str(getattr(value.op, "name", "")).rpartition(".")[2] if type(value).__name__ == "Call" else ""
-
-
-def _parts(value: Any) -> list[Any]:
-    """The values that a value is made of, without indices and conditions."""
-    kind = type(value).__name__
-    if kind == "Call":
-        return list(value.args)[1:] if _name(value) == "if_then_else" else list(value.args)
-    if kind == "Select":
-        return [value.true_value, value.false_value]
-    if kind in ("TensorLoad", "Var"):
-        return []
-    names = ("a", "b", "value", "body")  # the last two of a formula with variables
-    return [getattr(value, name) for name in names if isinstance(getattr(value, name, None), Object)]
-
-
-def _count(value: Any) -> dict[str, int]:
-    """Nodes of a value by type, library calls as ``call``; not those of indices and conditions."""
-    kind, name = type(value).__name__, _name(value)
-    if name:
-        kind = "call" if name in LIBRARY else "Div" if "sqrt" in name else name
-    parts = _parts(value)
-    found = {kind: 1} if parts else {}
-    several = [_count(part) for part in parts]
-    if name == "if_then_else":  # one of the two is computed
-        several = [max(several, key=lambda each: sum(each.values()))]
-    for part in several:
-        for each, number in part.items():
-            found[each] = found.get(each, 0) + number
-    return found
