@@ -15,7 +15,7 @@ from tunesmith.names import BF16, INT8
 KIB, MIB = 1 << 10, 1 << 20
 TYPICAL_CACHES = (32 * KIB, 1 * MIB, 16 * MIB)
 """Bytes for one core, level 1 first."""
-CACHE_RATES = (128.0, 32.0, 16.0)
+CACHE_RATES = (128.0, 48.0, 16.0)
 """Bytes a cycle at which a core reads what the next level inwards lacks, level 1 first."""
 TYPICAL_CLOCK = 3e9
 """Cycles a second."""
@@ -25,6 +25,7 @@ FIRST_CORE_BANDWIDTH, NEXT_CORE_BANDWIDTH = 20e9, 5e9
 TARGET, CALIBRATED = "the target's features", "calibration"
 CORES = "typical of current cores"
 RECORDINGS = "rule of thumb, kept after the recorded spaces (Zen 5)"
+DATASET = "best of some, by the pairs of the dataset that it ranks right (Zen 5)"
 LLVM = "LLVM 22, measured on Zen 5"
 ZEN5 = "chosen on two cores of Zen 5"
 
@@ -111,6 +112,7 @@ class CpuModel:
     line_bytes: int = _figure(64, "bytes", CORES, "Cache line: what a cache moves at a time.")
     code_bytes: int = _figure(32 * KIB, "bytes", CORES, "Instruction cache of a core.")
     fork_seconds: float = _figure(3e-6, "seconds", RECORDINGS, "Time to start a parallel loop and wait for its end.")
+    task_cycles: float = _figure(60.0, "cycles", DATASET, "Time in which a task of a parallel loop finds its place.")
     cache_share: float = _figure(0.75, "of a cache", RECORDINGS, "Part that one working set can have.")
     exposed_share: float = _figure(
         0.35, "of a time", RECORDINGS, "Part of the shorter times that the longest does not hide."
@@ -133,7 +135,10 @@ class CpuModel:
     )
     compiled_steps: float = _figure(20.0, "steps", LLVM, "Loop body up to which LLVM vectorises a loop well.")
     condition_instructions: float = _figure(
-        6.0, "instructions", RECORDINGS, "Price of an element that is read only under a condition of its own."
+        3.0, "instructions", DATASET, "Price of an element that is read only under a condition of its own."
+    )
+    test_instructions: float = _figure(
+        3.0, "instructions", DATASET, "Price of a condition under which a whole vector is read."
     )
     unrolled_instructions: float = _figure(
         300.0, "instructions", "LLVM's threshold at -O3", "Largest loop that is unrolled without being told."

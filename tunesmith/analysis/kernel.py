@@ -84,7 +84,7 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
         spilled = np.maximum(needed - cpu.registers, 0.0) * steps
         parked = np.where(run.memory, 0.0, np.clip(needed + waiting - cpu.registers, 0.0, waiting))
         loads, stores = loads + spilled + parked + moved / stay, spilled + parked + stores
-    each, shared = inside * cpu.condition_instructions, inside / vector.length
+    each, shared = inside * cpu.condition_instructions, inside / vector.length * cpu.test_instructions
     tests = sum((_tests(shape, run, axes, each, shared) for axes in block.conditions), np.zeros(shape.n))
     operations = operations + (loads + stores) * (1.0 - vector.pieces / vector.moves)  # what puts pieces together
     instructions = operations + loads + stores + tests

@@ -29,7 +29,7 @@ class Part:
         tasks: steps of its parallel loops.
         compute: seconds of its arithmetic.
         transfers: seconds for each cache level that does not hold everything, innermost first.
-        forks: seconds in which its parallel loops start.
+        forks: seconds in which its parallel loops start, and find out where each task is.
     """
 
     shape: Shape
@@ -104,13 +104,14 @@ class Costs:
             rate = cpu.bandwidth if outer is None else outer.bandwidth * speedup
             transfers.append(shape.traffic(cpu.cache_share * cache.size) / rate)
         compute = inner.times * inner.cycles / cpu.clock / speedup
-        forks = self._forks(shape, run, started)
+        forks = self._forks(shape, run, started, tasks / speedup)
         return Part(shape, run, inner, tasks, compute, tuple(transfers), forks, cpu.exposed_share)
 
-    def _forks(self, shape: Shape, run: Running, started: set[int]) -> Floats:
-        """Starts of the block's parallel loop, unless an earlier block had it."""
+    def _forks(self, shape: Shape, run: Running, started: set[int], tasks: Floats) -> Floats:
+        """Starts of the block's parallel loop and of its ``tasks`` a core, unless an earlier block had it."""
         first = next((at for at in range(len(shape.block.loops)) if run.parallel[at].any()), None)
         if first is None or shape.block.loops[first].number in started:
             return np.zeros(self.n)
         started.add(shape.block.loops[first].number)
-        return np.asarray(shape.before[first] * self.cpu.fork_seconds)
+        each = self.cpu.fork_seconds + tasks * self.cpu.task_cycles / self.cpu.clock
+        return np.asarray(shape.before[first] * each)

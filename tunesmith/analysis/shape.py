@@ -112,16 +112,22 @@ class Shape:
     def ranges(self, inside: Bools) -> Floats:
         """How many places of each axis some loops cover, float64 [axes, n].
 
-        A loop that moves several axes counts fully for each: fused loops that are not parallel make an overestimate.
-
         Args:
             inside: bool [loops, n], the loops.
         """
         out, counted = np.ones((len(self.block.axes), self.n)), np.where(inside, self.extents, 1.0)
-        for at, loop in enumerate(self.block.loops):
-            for axis in loop.axes:
-                out[axis] *= counted[at]
-        return np.minimum(out, self._limits)
+        for at in reversed(range(len(self.block.loops))):
+            self._cover(out, at, counted[at])
+        return out
+
+    def _cover(self, ranges: Floats, at: int, steps: Floats) -> None:
+        """Add what some steps of a loop cover to what the loops inside of it do.
+
+        One of fused axes goes through the innermost of them first, and then moves the next one.
+        """
+        for axis in reversed(self.block.loops[at].axes):
+            covered = np.minimum(ranges[axis] * steps, self._limits[axis])
+            steps, ranges[axis] = np.maximum(ranges[axis] * steps / covered, 1.0), covered
 
     @functools.cached_property
     def _limits(self) -> Floats:
@@ -136,9 +142,7 @@ class Shape:
         out = np.ones((len(loops) + 1, len(self.block.axes), self.n))
         for at in reversed(range(len(loops))):
             out[at] = out[at + 1]
-            for axis in loops[at].axes:
-                out[at, axis] *= self.extents[at]
-            np.minimum(out[at], self._limits, out=out[at])
+            self._cover(out[at], at, self.extents[at])
         return out
 
     def footprint(self, access: Access, ranges: Floats) -> Footprint:
@@ -217,22 +221,32 @@ class Shape:
 def _unfused(block: Block, rows: Sequence[Floats], n: int) -> tuple[tuple[Loop, ...], list[Floats]]:
     """Loops and their extents, parallel ones of several axes as those that were fused.
 
-    What the inner of these do not move stays in a cache from one task to the next.
+    What the inner of these do not move stays in a cache from one task to the next. The innermost has what the loops
+    inside of it leave of its axis, and so on outwards.
     """
     loops: list[Loop] = []
     extents: list[Floats] = []
-    for loop, steps in zip(block.loops, rows, strict=True):
+    covered = np.ones((len(block.axes), n))
+    limits = [float(size or np.inf) for size in block.axes]
+    for loop, steps in zip(reversed(block.loops), reversed(rows), strict=True):
         fused, left = loop.kind is Kind.PARALLEL and not loop.reduction, steps
-        for axis in loop.axes[:-1] if fused else ():
-            others = [row for other, row in zip(block.loops, rows, strict=True) if axis in other.axes and other != loop]
-            whole = np.full(n, float(block.axes[axis] or np.inf)) / np.prod(others, axis=0, initial=1.0)
-            part = np.clip(np.ceil(whole), 1.0, left)
-            loops.append(replace(loop, axes=(axis,)))
-            extents.append(part)
-            left = left / part
-        loops.append(replace(loop, axes=loop.axes[-1:]) if fused else loop)
-        extents.append(left)
-    return tuple(loops), extents
+        for axis in reversed(loop.axes):
+            room = limits[axis] / covered[axis]
+            if fused and axis != loop.axes[0]:
+                part = np.clip(np.ceil(room), 1.0, left) if np.isfinite(limits[axis]) else np.ones(n)
+                loops.append(replace(loop, axes=(axis,)))
+                extents.append(part)
+            else:
+                part = np.minimum(left, room)
+            covered[axis] = np.minimum(covered[axis] * part, limits[axis])
+            left = np.maximum(left / part, 1.0)
+            if fused and axis == loop.axes[0]:
+                loops.append(replace(loop, axes=(axis,)))
+                extents.append(left * part)
+        if not fused or not loop.axes:
+            loops.append(loop)
+            extents.append(steps)
+    return tuple(reversed(loops)), extents[::-1]
 
 
 def spans(index: Index, ranges: Floats, size: float) -> tuple[Floats, Floats]:

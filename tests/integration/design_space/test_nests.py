@@ -258,6 +258,35 @@ def test_a_formula_is_all_of_its_arithmetic() -> None:
     assert work["T_softmax_exp"] > 15 > 2 > work["T_softmax_maxelem"], work
 
 
+SHUFFLED = """
+@T.prim_func(s_tir=True)
+def main(A: T.Buffer((4, 28, 3136), "float32"), B: T.Buffer((112, 56, 56), "float32")):
+    for c in T.parallel(112):
+        for f in range(196):
+            for l in T.vectorized(16):
+                with T.sblock("B"):
+                    vc = T.axis.spatial(112, c)
+                    vy = T.axis.spatial(56, (f * 16 + l) // 56)
+                    vx = T.axis.spatial(56, (f * 16 + l) % 56)
+                    B[vc, vy, vx] = A[
+                        ((vx // 56 + vy) // 56 + vc) % 4,
+                        ((vy * 56 + vx) // 3136 + vc % 112 // 4) % 28,
+                        ((vx // 56 + vy) % 56 * 56 + vx % 56) % 3136,
+                    ]
+"""
+
+
+def test_what_reshapes_leave_of_an_index_is_settled() -> None:
+    (block,) = programs.Program(from_source(SHUFFLED).body).bare
+    (read,) = block.reads
+    assert [(index.strides, index.divide, index.modulo) for index in read.indices] == [
+        (((0, 1),), 1, 4),
+        (((0, 1),), 4, 0),
+        (((1, 56), (2, 1)), 1, 0),
+    ]
+    assert [loop.axes for loop in block.loops] == [(0,), (1, 2), (1, 2)], "the outer axis of fused ones first"
+
+
 CHOSEN = """
 @T.prim_func(s_tir=True)
 def main(A: T.Buffer((8, 16), "float32"), B: T.Buffer((8, {rows}, 16), "float32")):
@@ -299,14 +328,16 @@ def test_what_is_not_understood_has_no_nest(monkeypatch: pytest.MonkeyPatch) -> 
         assert len(GeneticSearcher(made.space, seed=0).ask(8, prior=prior)) == 8
 
 
-def test_a_sketch_with_nothing_to_decide_has_no_nest() -> None:
+def test_a_sketch_with_nothing_to_decide_has_an_estimate_too() -> None:
     (task,) = extract_tasks.extract_tasks(
         pipeline.prepare(import_model.operator_module(parse_operator("gemm:8x8x8"))).module
     )
     replayer = Replayer(task.module, TARGET)
     body = space.SketchBody(trace="[]", knobs=(), postprocs=replayer.postprocs)
     made = space.TraceSpace(task.module, TARGET, [body])
-    assert made.nests.nest(body.hash, ()) is None
+    nest = made.nests.nest(body.hash, ())
+    assert nest is not None
+    assert [len(block.loops) for block in nest.blocks] == [3]
     prior = prior_of(made, TARGET, None)
     assert prior is not None
-    assert np.isnan(prior(made.space.at(np.zeros(1, dtype=np.int64)))).all()
+    assert np.isfinite(prior(made.space.at(np.zeros(1, dtype=np.int64)))).all()

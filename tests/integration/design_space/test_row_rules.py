@@ -287,6 +287,19 @@ def test_concatenations_of_any_shape(axis: int, lengths: list[int], width: int) 
     assert check(program(*parts, topi.nn.relu(topi.concatenate(parts, axis))), Elementwise()) >= 1
 
 
+@pytest.mark.parametrize("second", [272, 136, 3])
+def test_narrow_maps_behind_one_another_are_one_run(second: int) -> None:
+    """What a reshape left of groups, then other maps of 7 by 7, and a rectifier that names its value twice."""
+    groups, others = tensor(4, 68, 49), tensor(1, second, 7, 7, name="others")
+    whole = topi.concatenate([topi.reshape(groups, (1, 272, 7, 7)), others], 1)
+    zero = tvm.tirx.const(0, "float32")
+    rectified = te.compute(whole.shape, lambda *at: tvm.tirx.Select(whole[at] < zero, zero, whole[at]), name="relu")
+    task = program(groups, others, rectified)
+    (body,) = sketches(task, Elementwise(), here())
+    assert '"ComputeAt"' not in body.trace, "each value is read where it is rectified"
+    assert check(task, Elementwise()) == 1
+
+
 def test_integers_are_left_to_the_compiler() -> None:
     x = te.placeholder([tvm.tirx.IntImm("int64", 64)], "int64", "x")
     task = program(x, topi.add(x, tvm.tirx.const(3, "int64")))

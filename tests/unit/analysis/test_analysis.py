@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -352,14 +353,21 @@ def test_a_loop_that_a_compiler_vectorised_is_as_much_code_as_one_vector() -> No
 
 
 def test_even_shares_and_vectors_are_estimated_faster() -> None:
+    assert marked_seconds((4, 4), (4, 16)) < marked_seconds((1, 16), (1, 64))  # a single task
+    assert marked_seconds((4, 4), (4, 16)) < marked_seconds((4, 4), (32, 2))  # an eighth of a register
+
+
+def marked_seconds(rows: tuple[int, int], columns: tuple[int, int], task_cycles: float = 0.0) -> float:
     nest, knobs = marked(parallel=64)
+    choice = np.array([[knobs[0].find([rows])[0], knobs[1].find([columns])[0], 1]])
+    return float(Costs(nest, knobs, choice, replace(AVX512, task_cycles=task_cycles)).seconds()[0])
 
-    def seconds(rows: tuple[int, int], columns: tuple[int, int]) -> float:
-        choice = np.array([[knobs[0].find([rows])[0], knobs[1].find([columns])[0], 1]])
-        return float(Costs(nest, knobs, choice, AVX512).seconds()[0])
 
-    assert seconds((4, 4), (4, 16)) < seconds((1, 16), (1, 64))  # a single task
-    assert seconds((4, 4), (4, 16)) < seconds((4, 4), (32, 2))  # an eighth of a register
+@pytest.mark.parametrize(("rows", "tasks"), [((1, 16), 1), ((4, 4), 4), ((16, 1), 16)])
+def test_each_task_of_a_core_takes_its_time(rows: tuple[int, int], tasks: int) -> None:
+    more = marked_seconds(rows, (1, 64), 100.0) - marked_seconds(rows, (1, 64))
+    each = math.ceil(tasks / AVX512.cores)
+    assert more == pytest.approx(100.0 / AVX512.clock * each)
 
 
 def test_estimates_of_a_batch_are_those_of_its_points() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from marked_nests import F, fixed
 
@@ -51,3 +52,20 @@ def test_a_buffer_inside_of_a_loop_is_used_again_in_each_step(together: bool, ex
     nest = Nest((writer, reader), (Buffer("rows", (32, 64), F), Buffer("out", (32, 64), F)))
     assert Shape.make(nest, writer, {}, 1).traffic(64 * F)[0] == expected
     assert nest.around == {0: frozenset({0} if together else ())}
+
+
+@pytest.mark.parametrize("kind", [Kind.SERIAL, Kind.PARALLEL])
+def test_a_fused_loop_goes_through_its_innermost_axis_first(kind: Kind) -> None:
+    """A map of 56 rows and columns is one run, in tasks or steps of 7 vectors of 16: two rows are a step."""
+    loops = (fixed(0, 28, 0, 1, kind=kind), fixed(1, 7, 0, 1, kind=Kind.UNROLLED), fixed(2, 16, 0, 1, kind=Kind.VECTOR))
+    place = Index(((0, 1),)), Index(((1, 1),))
+    block = Block("copy", (56, 56), loops, Access(0, place), (Access(1, place),), 0.0)
+    shape = Shape.make(Nest((block,), tuple(Buffer(name, (56, 56), F) for name in "ba")), block, {}, 1)
+    lanes, steps, whole = (
+        [at < len(shape.extents) - inside for at in range(len(shape.extents))] for inside in (1, 2, 9)
+    )
+    assert shape.ranges(~np.array([lanes]).T)[:, 0].tolist() == [1, 16]
+    assert shape.ranges(~np.array([steps]).T)[:, 0].tolist() == [2, 56]
+    assert shape.ranges(~np.array([whole]).T)[:, 0].tolist() == [56, 56]
+    assert shape.nested[0, :, 0].tolist() == [56, 56]
+    assert shape.traffic(2 * 2 * 56 * F)[0] == 3 * 56 * 56 * F, "each is read once; the result counts twice"

@@ -59,7 +59,7 @@ def work(block: Any) -> tuple[float, float]:
 
 
 def conditions(body: Any) -> list[Any]:
-    """The conditions under which values of a block's body are read."""
+    """The conditions under which values of a block's body are read, those of several parts one by one."""
     return [each for store in _stores(body) for each in _tested(store.value)]
 
 
@@ -107,8 +107,15 @@ def _stores(statement: Any) -> list[Any]:
 
 
 def _tested(value: Any) -> list[Any]:
-    mine = [value.args[0]] if _name(value) == "if_then_else" else []
-    return [*mine, *(each for part in _parts(value) for each in _tested(part))]
+    mine = _anded(value.args[0]) if _name(value) == "if_then_else" else []
+    parts = [*_parts(value), *([value.condition] if type(value).__name__ == "Select" else [])]
+    return [*mine, *(each for part in parts for each in _tested(part))]
+
+
+def _anded(condition: Any) -> list[Any]:
+    if type(condition).__name__ != "And":
+        return [condition]
+    return [*_anded(condition.a), *_anded(condition.b)]
 
 
 def _name(value: Any) -> str:

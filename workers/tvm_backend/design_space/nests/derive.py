@@ -131,6 +131,8 @@ class Nests:
         """As many as the first of ``counts``, then more with these among them, that apply and put their blocks at the
         wanted places. Where these seem not to exist, it is the places that most are moved to."""
         exact, tried = tuple(fixed.values()), 0
+        if len(fixed) == len(body.knobs):  # nothing else moves
+            counts = [1] * len(counts)
         found: dict[tuple[Decision, ...], list[_Replay]] = {exact: []}
         vectors = _vectors(body, fixed)
         for wanted in counts:
@@ -172,6 +174,9 @@ def _telling(rng: np.random.Generator, knob: Knob, n: int) -> Ints:
 
 def _vectors(body: SketchBody, fixed: dict[int, int]) -> Iterator[list[Decision]]:
     """Vectors of decisions that tell much, with what is ``fixed``."""
+    if not body.knobs:
+        yield []
+        return
     rng = np.random.default_rng(0)
     columns = [knob.decisions(_telling(rng, knob, TRIALS * MORE_REPLAYS)) for knob in body.knobs]
     for drawn in zip(*columns, strict=True):

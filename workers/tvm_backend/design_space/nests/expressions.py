@@ -46,9 +46,15 @@ def linear(expression: Any) -> dict[int, int] | None:
     return None
 
 
-def steps_of(expression: Any, variable: Any) -> int:
-    """Steps of a loop until an index that it moves goes on, if it is ``variable // steps`` or digits of that."""
-    if type(expression).__name__ == "FloorDiv" and any(key(v) == key(variable) for v in variables(expression.a)):
-        return int(expression.b.value) * steps_of(expression.a, variable)
+def steps_of(expression: Any, variable: Any) -> float:
+    """Steps of a loop until an index that it moves goes on, if it is ``variable // steps`` or digits of that; less than
+    one where a step moves it by several."""
+    kind, number = type(expression).__name__, getattr(getattr(expression, "b", None), "value", 0)
+    if kind in ("FloorDiv", "Mul") and number and any(key(v) == key(variable) for v in variables(expression.a)):
+        own = steps_of(expression.a, variable)
+        return own * int(number) if kind == "FloorDiv" else own / int(number)
     operands = [getattr(expression, name, None) for name in ("a", "b", "value")]
-    return max((steps_of(each, variable) for each in operands if isinstance(each, Object)), default=1)
+    moved = [
+        each for each in operands if isinstance(each, Object) and any(key(v) == key(variable) for v in variables(each))
+    ]
+    return min((steps_of(each, variable) for each in moved), default=1.0)

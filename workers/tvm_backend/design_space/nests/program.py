@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -54,6 +55,29 @@ class Place:
     loops: tuple[RealLoop, ...]
     dot: Dot | None = None
     pair: Any = None
+
+
+class Axes:
+    """The axes of a block.
+
+    Attributes:
+        number: of each axis, by the key of its variable.
+    """
+
+    def __init__(self, iter_vars: Sequence[Any]) -> None:
+        self.number = {key(each.var): axis for axis, each in enumerate(iter_vars)}
+        self._iter_vars = iter_vars
+
+    def simple(self, index: Any) -> Any:
+        """An index without what the axes' extents settle, as reshapes leave it."""
+        return index if linear(index) is not None else self._analyzer.simplify(index)
+
+    @functools.cached_property
+    def _analyzer(self) -> Analyzer:
+        found = Analyzer()
+        for each in self._iter_vars:
+            found.bind(each.var, each.dom)
+        return found
 
 
 class Program:
@@ -111,20 +135,20 @@ class Program:
                     loop.single,
                 )
             )
-        axis_of = {key(each.var): axis for axis, each in enumerate(block.iter_vars)}
-        writes = [self._access(region, axis_of) for region in block.writes]
+        named = Axes(block.iter_vars)
+        writes = [self._access(region, named) for region in block.writes]
         if not writes:
             raise NotUnderstoodError(f"{block.name_hint} writes nothing")
         mine = {write.buffer for write in writes} if any(summed) else set()
         pair, group = _axis_of_pair(place), place.dot.group if place.dot is not None else 1
-        together = joined(block, partial(_indices, axis_of=axis_of))
+        together = joined(block, partial(_indices, axes=named))
         reads = [Access(self._number_of(source), indices) for source, indices, _ in together]
         passed = [region for _, _, regions in together for region in regions]
         alone = [region for region in block.reads if not any(region.same_as(each) for each in passed)]
-        reads += [self._access(region, axis_of, pair, group) for region in alone]
+        reads += [self._access(region, named, pair, group) for region in alone]
         operations, calls = work(block) if place.dot is None else (place.dot.step_operations, 0.0)
         tested = [
-            tuple(sorted({axis_of[key(v)] for v in variables(each) if key(v) in axis_of}))
+            tuple(sorted({named.number[key(v)] for v in variables(each) if key(v) in named.number}))
             for each in conditions(block.body)
         ]
         return Block(
@@ -141,9 +165,9 @@ class Program:
             isinstance(place.dot, MatrixDot),
         )
 
-    def _access(self, region: Any, axis_of: Mapping[int, int], pair: int | None = None, group: int = 1) -> Access:
+    def _access(self, region: Any, axes: Axes, pair: int | None = None, group: int = 1) -> Access:
         """An access; an instruction's operands are 32-bit lanes, of ``group`` values that ``pair`` goes through."""
-        indices, lanes = _indices(region, axis_of), Lanes.NONE
+        indices, lanes = _indices(region, axes), Lanes.NONE
         if pair is not None and indices:
             lanes, indices = of_lanes(indices, pair, group)
         return Access(self._number_of(Source((region.source,), lanes, group)), indices)
@@ -256,14 +280,14 @@ def _number(value: Any) -> int:
     return found
 
 
-def _indices(region: Any, axis_of: Mapping[int, int]) -> tuple[Index, ...]:
-    return tuple(_index(each, axis_of) for each in region.region)
+def _indices(region: Any, axes: Axes) -> tuple[Index, ...]:
+    return tuple(_index(each, axes) for each in region.region)
 
 
-def _index(region: Any, axis_of: Mapping[int, int]) -> Index:
+def _index(region: Any, axes: Axes) -> Index:
     """One dimension of an access; what is no sum of axes counts as moved by each of them one by one."""
     width = getattr(region.extent, "value", 1)
-    expression, divide, modulo = region.min, 1, 0
+    expression, divide, modulo = axes.simple(region.min), 1, 0
     while type(expression).__name__ in ("FloorMod", "FloorDiv"):
         by = _number(expression.b)
         if type(expression).__name__ == "FloorDiv":
@@ -274,5 +298,6 @@ def _index(region: Any, axis_of: Mapping[int, int]) -> Index:
     strides = linear(expression)
     if strides is None:
         strides = {key(v): 1 for v in variables(expression)}
-    found = tuple(sorted((axis_of[v], stride) for v, stride in strides.items() if v in axis_of and stride))
+    number = axes.number
+    found = tuple(sorted((number[v], stride) for v, stride in strides.items() if v in number and stride))
     return Index(found, divide, modulo, int(width))

@@ -26,6 +26,7 @@ from workers.tvm_backend.design_space.rules.stages import (
     find,
     fused,
     inline,
+    plain_size,
     size,
     unroll_and_vectorize,
     variables_of,
@@ -92,10 +93,12 @@ class PiecesPlan:
     Attributes:
         cut: pieces of the output; each is code of its own.
         row: as an ``ElementwisePlan`` without the axis that is cut, and what is outside of it.
+        across: threads share what is in a piece, because all behind the axis that is cut is one row.
     """
 
     cut: Pieces
     row: ElementwisePlan
+    across: bool
 
 
 @dataclass(frozen=True)
@@ -115,13 +118,18 @@ class Tile:
 
 
 def _inlined(stages: list[Stage], cpu: CpuModel) -> tuple[str, ...]:
-    """Names of the stages that go into their readers: all, but those that would make a large expression larger."""
+    """Names of the stages that go into their readers: all, but those that would make a large expression larger.
+
+    Where the last axis has no vectors, indices and conditions do not count: inlined, all axes behind a cut may be one
+    run, and a compiler computes an address once.
+    """
+    measure = size if _has_vectors(stages[-1], cpu) else plain_size
     sizes: dict[str, int] = {}
     kept = set()
     for stage in stages:
         written = {other.name: other.block.writes[0].source for other in stages}
         read = [name for load in stage.loads() for name, made in written.items() if load.source.same_as(made)]
-        sizes[stage.name] = size(stage.block.body.value) + sum(sizes[name] for name in read if name not in kept)
+        sizes[stage.name] = measure(stage.block.body.value) + sum(sizes[name] for name in read if name not in kept)
         uses = sum(load.source.same_as(written[stage.name]) for other in stages for load in other.loads())
         if uses > 1 and sizes[stage.name] > cpu.copied_nodes:
             kept.add(stage.name)
@@ -151,7 +159,8 @@ def _in_pieces(stages: list[Stage], inlined: tuple[str, ...], most: int, cpu: Cp
     lanes = widest(extent, most)
     lanes = lanes if lanes >= cpu.min_lanes else 1
     registers = cpu.paired_vectors if lanes > 1 and extent % (cpu.paired_vectors * lanes) == 0 else 1
-    return PiecesPlan(cut, ElementwisePlan(inlined, length, lanes, registers)) if length else None
+    across = length == len(last.spatial) - cut.axis - 1 and last.spatial[cut.axis] // cut.count >= 2 * cpu.cores
+    return PiecesPlan(cut, ElementwisePlan(inlined, length, lanes, registers), across) if length else None
 
 
 def common_axes(stage: Stage) -> int:
@@ -236,14 +245,22 @@ def _schedule(sch: Schedule, plan: ElementwisePlan) -> None:
 
 
 def _schedule_pieces(sch: Schedule, plan: PiecesPlan) -> None:
-    """A thread goes through some rows of every piece."""
+    """A thread goes through some rows of every piece, or through a part of each where a row is all that there is."""
     inline(sch, plan.row.inlined)
     *kept, last = sch.get_child_blocks(sch.get_sblock("root"))
     axis, loops = plan.cut.axis, sch.get_loops(last)
     piece, part = sch.split(loops[axis], [plan.cut.count, None], preserve_unit_iters=True)
     steps, *vectors = _vectors(sch, loops[-plan.row.length :], plan.row)
     rows = [*loops[axis + 1 : -plan.row.length], steps]
-    _schedule_rows(sch, kept, rows, vectors, plan.row.lanes, loops[:axis], [piece, part])
+    if plan.across:
+        chunk, part = _chunks(sch, part)
+        threads = [*loops[:axis], chunk]
+        sch.reorder(*threads, piece, part, *rows, *vectors)
+        sch.parallel(fused(sch, threads))
+        _keep(sch, kept, rows[-1], plan.row.lanes)
+        unroll_and_vectorize(sch, vectors)
+    else:
+        _schedule_rows(sch, kept, rows, vectors, plan.row.lanes, loops[:axis], [piece, part])
     sch.unroll(piece)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm_ffi
-from tvm.ir import TensorLoad, Var
+from tvm.ir import Call, TensorLoad, Var
 from tvm.s_tir import Schedule
 from tvm.tirx import BufferStore, IntImm, IterVar
 
@@ -73,6 +73,17 @@ def size(expression: Any) -> int:
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (object, found.append))
     return len(found)
+
+
+def plain_size(expression: Any) -> int:
+    """The size of an expression without its indices and conditions."""
+    loads: list[Any] = []
+    calls: list[Any] = []
+    tvm_ffi.structural_walk(expression, (TensorLoad, loads.append))
+    tvm_ffi.structural_walk(expression, (Call, calls.append))
+    indices = [index for load in loads for index in load.indices]
+    tested = [each.args[0] for each in calls if str(getattr(each.op, "name", "")).endswith("if_then_else")]
+    return size(expression) - sum(map(size, [*indices, *tested]))
 
 
 def find(sch: Schedule) -> list[Stage] | None:
