@@ -83,7 +83,7 @@ def _cases(block: Any) -> list[Case]:
 
 
 def _chosen(value: Any) -> Iterator[Any]:
-    """Tests by which one of two values is taken, where it is whether a variable is some number."""
+    """Whether a variable is some number, wherever that decides which of two values is taken."""
     if type(value).__name__ == "Select" and _is_test(value.condition):
         yield value.condition
     for part in _parts(value):
@@ -155,8 +155,10 @@ def _constant(value: Any, case: Case) -> float | None:
 
 
 def _count(value: Any, case: Case) -> Counts:
-    """Nodes of a value by type, library calls as ``call``; not those of indices and conditions, nor those of which a
-    compiler leaves nothing, as factors of one."""
+    """Nodes of a value by type, library calls as ``call``.
+
+    Those of indices and conditions do not count. Nor does what a compiler removes, such as a factor of one.
+    """
     value = _taken(value, case)
     kind, name, parts = type(value).__name__, _name(value), _parts(value)
     if name:

@@ -47,8 +47,10 @@ def linear(expression: Any) -> dict[int, int] | None:
 
 
 def steps_of(expression: Any, variable: Any) -> float:
-    """Steps of a loop until an index that it moves goes on, if it is ``variable // steps`` or digits of that; less than
-    one where a step moves it by several."""
+    """Steps of a loop until an index that it moves goes on, if it is ``variable // steps`` or digits of that.
+
+    They are less than one where a step moves it by several.
+    """
     kind, number = type(expression).__name__, getattr(getattr(expression, "b", None), "value", 0)
     if kind in ("FloorDiv", "Mul") and number and any(key(v) == key(variable) for v in variables(expression.a)):
         own = steps_of(expression.a, variable)

@@ -61,7 +61,7 @@ class Axes:
     """The axes of a block.
 
     Attributes:
-        number: of each axis, by the key of its variable.
+        number: the number of each axis, by the key of its variable.
     """
 
     def __init__(self, iter_vars: Sequence[Any]) -> None:
