@@ -73,7 +73,7 @@ class CpuModel:
     caches: tuple[Cache, ...] = _figure(
         default_caches(532e9 / 128),
         "bytes, bytes/s",
-        f"sizes: {CALIBRATED}; rates: {CORES}",
+        f"sizes: {CALIBRATED}; rates: {CORES}, of level 2 {DATASET}",
         "Caches, innermost first.",
     )
     bf16_dot: bool = _figure(

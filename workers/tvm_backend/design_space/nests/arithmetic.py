@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -73,10 +74,7 @@ def _cases(block: Any) -> list[Case]:
     chosen = {key(each.a) for store in _stores(block.body) for each in _chosen(store.value)}
     axes = [each for each in block.iter_vars if key(each.var) in chosen]
     sizes = [getattr(each.dom.extent, "value", MAX_CASES + 1) for each in axes]
-    count = 1
-    for size in sizes:
-        count *= size
-    if count > MAX_CASES:
+    if math.prod(sizes) > MAX_CASES:
         return [{}]
     names = [key(each.var) for each in axes]
     return [dict(zip(names, values, strict=True)) for values in itertools.product(*map(range, sizes))]

@@ -254,11 +254,7 @@ def _schedule_pieces(sch: Schedule, plan: PiecesPlan) -> None:
     rows = [*loops[axis + 1 : -plan.row.length], steps]
     if plan.across:
         chunk, part = _chunks(sch, part)
-        threads = [*loops[:axis], chunk]
-        sch.reorder(*threads, piece, part, *rows, *vectors)
-        sch.parallel(fused(sch, threads))
-        _keep(sch, kept, rows[-1], plan.row.lanes)
-        unroll_and_vectorize(sch, vectors)
+        _place(sch, kept, [*loops[:axis], chunk], [piece], [part, *rows], vectors, plan.row.lanes)
     else:
         _schedule_rows(sch, kept, rows, vectors, plan.row.lanes, loops[:axis], [piece, part])
     sch.unroll(piece)
@@ -283,6 +279,19 @@ def _schedule_rows(
     longest = max(range(len(loops)), key=lambda at: int(sch.get(loops[at]).extent))
     chunk, steps = _chunks(sch, loops[longest])
     threads, rows = [*outside, *loops[:longest], chunk], [steps, *loops[longest + 1 :]]
+    _place(sch, kept, threads, inside, rows, vectors, lanes)
+
+
+def _place(
+    sch: Schedule,
+    kept: list[Any],
+    threads: list[Any],
+    inside: Sequence[Any],
+    rows: list[Any],
+    vectors: list[Any],
+    lanes: int,
+) -> None:
+    """Loops in this order: what threads share, what is around a thread's rows, these, and the vectors of a row."""
     sch.reorder(*threads, *inside, *rows, *vectors)
     sch.parallel(fused(sch, threads))
     _keep(sch, kept, rows[-1], lanes)

@@ -7,10 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import tvm_ffi
-from tvm.ir import Call
-
-from workers.tvm_backend.design_space.rules.stages import Stage
+from workers.tvm_backend.design_space.rules.stages import Stage, conditions
 
 ABOVE = {"LE": 0, "LT": 1}
 """Comparisons of a constant with an axis, as TVM writes them, and how far above the constant the other piece begins."""
@@ -37,14 +34,11 @@ def pieces(stages: Sequence[Stage], most: int) -> Pieces | None:
     shape = stages[-1].spatial
     found: dict[int, list[int]] = {}
     for stage in stages:
-        conditions: list[Any] = []
-        tvm_ffi.structural_walk(stage.block.body, (Call, conditions.append))
-        for each in conditions:
-            if str(getattr(each.op, "name", "")).endswith("if_then_else"):
-                axis, begin = _boundary(stage, each.args[0])
-                if axis is None or stage.spatial != shape:
-                    return None
-                found.setdefault(axis, []).append(begin)
+        for condition in conditions(stage.block.body):
+            axis, begin = _boundary(stage, condition)
+            if axis is None or stage.spatial != shape:
+                return None
+            found.setdefault(axis, []).append(begin)
     if len(found) != 1:
         return None
     ((axis, begins),) = found.items()

@@ -78,12 +78,16 @@ def size(expression: Any) -> int:
 def plain_size(expression: Any) -> int:
     """The size of an expression without its indices and conditions."""
     loads: list[Any] = []
-    calls: list[Any] = []
     tvm_ffi.structural_walk(expression, (TensorLoad, loads.append))
-    tvm_ffi.structural_walk(expression, (Call, calls.append))
     indices = [index for load in loads for index in load.indices]
-    tested = [each.args[0] for each in calls if str(getattr(each.op, "name", "")).endswith("if_then_else")]
-    return size(expression) - sum(map(size, [*indices, *tested]))
+    return size(expression) - sum(map(size, [*indices, *conditions(expression)]))
+
+
+def conditions(expression: Any) -> list[Any]:
+    """The conditions by which one of two values is computed."""
+    calls: list[Any] = []
+    tvm_ffi.structural_walk(expression, (Call, calls.append))
+    return [each.args[0] for each in calls if str(getattr(each.op, "name", "")).endswith("if_then_else")]
 
 
 def find(sch: Schedule) -> list[Stage] | None:
