@@ -113,6 +113,12 @@ class CpuModel:
     code_bytes: int = _figure(32 * KIB, "bytes", CORES, "Instruction cache of a core.")
     fork_seconds: float = _figure(3e-6, "seconds", RECORDINGS, "Time to start a parallel loop and wait for its end.")
     task_cycles: float = _figure(60.0, "cycles", DATASET, "Time in which a task of a parallel loop finds its place.")
+    allocation_cycles: float = _figure(
+        70.0,
+        "cycles",
+        ZEN5,
+        "Time that each buffer of one thread adds to a task, whose memory is taken and given back.",
+    )
     cache_share: float = _figure(0.75, "of a cache", RECORDINGS, "Part that one working set can have.")
     exposed_share: float = _figure(
         0.35, "of a time", RECORDINGS, "Part of the shorter times that the longest does not hide."

@@ -113,5 +113,11 @@ class Costs:
         if first is None or shape.block.loops[first].number in started:
             return np.zeros(self.n)
         started.add(shape.block.loops[first].number)
-        each = self.cpu.fork_seconds + tasks * self.cpu.task_cycles / self.cpu.clock
+        cycles = self.cpu.task_cycles + self.cpu.allocation_cycles * self._buffers(shape.block.loops[first].number)
+        each = self.cpu.fork_seconds + tasks * cycles / self.cpu.clock
         return np.asarray(shape.before[first] * each)
+
+    def _buffers(self, loop: int) -> int:
+        """Buffers of one thread that are written inside of a loop."""
+        inside = [block for block in self.nest.blocks if any(each.number == loop for each in block.loops)]
+        return len({block.write.buffer for block in inside if self.nest.buffers[block.write.buffer].local})

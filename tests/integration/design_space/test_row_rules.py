@@ -34,6 +34,7 @@ from workers.tvm_backend.host import describe  # noqa: E402
 from workers.tvm_backend.passes import extract_tasks, pipeline  # noqa: E402
 from workers.tvm_backend.passes.extract_tasks import Extracted  # noqa: E402
 from workers.tvm_backend.passes.layout import compute  # noqa: E402
+from workers.tvm_backend.passes.softmax import softmax_rows  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -121,6 +122,7 @@ def root_mean_square(x: te.Tensor) -> te.Tensor:
 
 ROW_PROGRAMS: tuple[Callable[[te.Tensor], te.Tensor], ...] = (
     softmax,
+    softmax_rows,
     attention_scores,
     norm_and_more,
     root_mean_square,
@@ -141,6 +143,17 @@ def free(made: te.Tensor) -> list[te.Tensor]:
         if isinstance(one.op, te.PlaceholderOp):
             found[one.op.name] = one
     return [found[name] for name in sorted(found)]
+
+
+def test_rows_that_were_lengthened_are_copied_without_a_test_for_each_element() -> None:
+    x = tensor(3, 197)
+    task = program(x, softmax_rows(x))
+    for body in sketches(task, Rows(), here()):
+        made = space.TraceSpace(task.module, here(), [body])
+        (candidate,) = made.space.candidates(made.space.sample(np.random.default_rng(0), 1))
+        script = Replayer(task.module, here()).replay(body, candidate.decisions).mod.script()
+        assert "if_then_else" not in script
+        assert "T.vectorized" in script
 
 
 @FEW

@@ -10,7 +10,7 @@ from tvm import relax, te, tirx, topi
 from tvm.ir import GenericConst
 
 from workers.tvm_backend.dot.codes import CODES
-from workers.tvm_backend.passes import hyperbolic, ordering
+from workers.tvm_backend.passes import hyperbolic, ordering, softmax
 
 Legalize = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
@@ -242,3 +242,6 @@ OURS: dict[str, Legalize] = {
     },
 }
 """By the operator's name, as ``LegalizeOps`` wants it."""
+
+FAST: dict[str, Legalize] = {"relax.nn.softmax": softmax.legalize}
+"""With fast math on a CPU, as well."""

@@ -227,7 +227,7 @@ def lower_model(mod: tvm.IRModule, preparation: Preparation, widest: int = layou
 
     views = [transform.RewriteDataflowReshape(), transform.DeadCodeElimination()]  # no kernels, so no tasks
     passes = [
-        transform.LegalizeOps(legalize.OURS),
+        transform.LegalizeOps(legalize.OURS | (legalize.FAST if preparation.fast_math else {})),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),
         transform.FuseOps(),

@@ -20,6 +20,7 @@ from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.stages import (
     Stage,
     chunked,
+    conditions,
     find,
     fused,
     inline,
@@ -58,11 +59,13 @@ class RowProgram:
         stages: in the order of the program, the output last.
         rank: axes that make up the rows.
         columns: elements of a row.
+        cut: rows were made longer, to whole vectors, and the output leaves their ends out.
     """
 
     stages: tuple[Stage, ...]
     rank: int
     columns: int
+    cut: bool = False
 
     def full(self, stage: Stage) -> bool:
         """The stage has a value for each column, not one for the row."""
@@ -137,14 +140,16 @@ def match(stages: list[Stage] | None) -> RowProgram | None:
     rank = max([1, *(at + 1 for at, extent in enumerate(spatial) if extent > 1)])
     if columns == 1:
         return None
+    ends = math.prod(stages[-1].spatial[rank:])
+    cut = 1 < ends < columns and any(conditions(stage.block.body) for stage in stages)
     for stage in stages:
         own = math.prod(stage.spatial[rank:])
-        foreign = stage.spatial[:rank] != spatial[:rank] or own not in (1, columns)
+        foreign = stage.spatial[:rank] != spatial[:rank] or own not in (1, columns, *([ends] if cut else []))
         if foreign and (stage.reduction or not stage.consumers):
             return None
         if stage.reduction and (own > 1 or math.prod(stage.reduction) != columns or not _contiguous(stage, rank)):
             return None
-    return RowProgram(tuple(stages), rank, columns)
+    return RowProgram(tuple(stages), rank, columns, cut)
 
 
 def _contiguous(stage: Stage, rank: int) -> bool:
@@ -197,6 +202,10 @@ def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: RowsPlan) -> N
     written = body.writes[0].region[-1].min
     lane = next(at for at, each in enumerate(body.iter_vars) if each.var.same_as(written))
     if not reduced:
+        if plan.found.cut and sch.can_decompose_padding(block, loops[-1]):
+            # What fills up the row first: rows are copied without a test for each element, by the compiler's vectors.
+            filled = sch.decompose_padding(block, loops[-1])
+            loops = [*loops[: plan.found.rank], *sch.get_loops(filled)[-1:]]
         _vectors(sch, loops[plan.found.rank :], plan)
         return
     steps = fused(sch, [loops[at] for at in reduced])
@@ -221,7 +230,8 @@ def _vectors(sch: Schedule, loops: list[Any], plan: RowsPlan) -> None:
     if not loops or not plan.vectors:
         return
     loop = fused(sch, loops)
-    if int(sch.get(loop).extent) > 1:
+    steps = int(sch.get(loop).extent)
+    if steps > 1 and steps % (plan.registers * plan.lanes) == 0:
         _, registers, lane = sch.split(loop, [None, plan.registers, plan.lanes], preserve_unit_iters=True)
         unroll_and_vectorize(sch, [registers, lane])
 
