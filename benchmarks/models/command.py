@@ -32,7 +32,7 @@ def run(
         list[str] | None,
         typer.Option(
             help="An .onnx or .pt2 file, an architecture of the package onnx such as resnet50, or mobilenet, "
-            "encoder, unet, resnext50, efficientnet, unet3d, r3d18; repeatable (default: six)."
+            "encoder, unet, resnext50, efficientnet, unet3d, r3d18, vit; repeatable (default: six)."
         ),
     ] = None,
     seconds: Annotated[

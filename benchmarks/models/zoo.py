@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.models import encoder, inverted_residual, r3d, resnext, unet
+from benchmarks.models import encoder, inverted_residual, r3d, resnext, unet, vit
 from tunesmith.errors import InvalidInput, MissingDependency
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ BUILT: Mapping[str, Callable[[int], onnx.ModelProto]] = {
     "efficientnet": partial(inverted_residual.build, inverted_residual.EFFICIENTNET),
     "unet3d": partial(unet.build, size=48, axes=3),
     "r3d18": r3d.build,
+    "vit": vit.build,
 }
 """Models that are built here, from a seed."""
 FOLDER = "backend/test/data/light"

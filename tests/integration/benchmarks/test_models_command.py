@@ -32,6 +32,7 @@ from benchmarks.models import (
     torch_onnx,
     tune_relax,
     unet,
+    vit,
     zoo,
 )
 from benchmarks.models.command import build
@@ -246,6 +247,7 @@ def test_narrow_types_are_compared_race_by_race_with_the_fastest_other_of_their_
             ("resnext50", resnext.INPUT, (1, 3, 224, 224)),
             ("efficientnet", inverted_residual.INPUT, (1, 3, 224, 224)),
             ("unet3d", unet.INPUT, (1, 3, 48, 48, 48)),
+            ("vit", vit.INPUT, (1, 3, 224, 224)),
         ],
         each=2,
     ),
@@ -275,6 +277,7 @@ SMALL = {
     "efficientnet": lambda: _small(inverted_residual.EFFICIENTNET, 5),
     "unet3d": lambda: unet.build(1, 8, width=8, levels=1, axes=3),
     "r3d18": lambda: r3d.build(1, 4, 16, (8, 16)),
+    "vit": lambda: vit.build(1, 32, layers=1, features=32, heads=2),
 }
 
 

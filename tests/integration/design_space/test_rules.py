@@ -244,6 +244,14 @@ def test_packed_weights_are_not_packed_again() -> None:
         assert mod.script().count("sblock_alloc_buffer") == mod.script().count('scope="local"') == 1
 
 
+def test_rows_that_fill_no_tiles_are_tested_while_they_are_copied_and_not_while_they_are_multiplied() -> None:
+    for mod in rule_checks.scheduled(dense_packed((197,), 4, 64), AVX512, each=4):
+        blocks = mod.script().split("with T.sblock(")
+        tested = [block.partition(")")[0].strip('"') for block in blocks if "if_then_else" in block]
+        assert len(tested) == 1
+        assert tested[0].endswith("_pad")
+
+
 @given(
     st.sampled_from(CPUS),
     st.integers(1, 300),
