@@ -14,6 +14,7 @@ from benchmarks.harness.operators import program
 from benchmarks.replay.workloads import DATA, load_all
 from costmodels.labelled import Labelled, Measured
 from costmodels.ranker import RankerModel
+from tunesmith.dataset.again import read
 from tunesmith.names import DEFAULT_PRECISION
 from tunesmith.targets import Target
 from workers.core import labelled
@@ -44,6 +45,7 @@ def main() -> int:
     parser.add_argument("--sampler", help="only labels of collecting jobs with it")
     parser.add_argument("--precision", default=DEFAULT_PRECISION)
     parser.add_argument("--imported", action="store_true", help="take what was imported, too")
+    parser.add_argument("--again", type=Path, help="latencies of a second measurement, which take the records' place")
     given = parser.parse_args()
     warm("llvm")
     found = labelled.of_folder(
@@ -52,6 +54,7 @@ def main() -> int:
         sampler=given.sampler,
         without=recorded(),
         imported=given.imported,
+        again=None if given.again is None else read(given.again),
     )
     print(write(found, given.file))
     return 0

@@ -31,6 +31,10 @@ def evaluate(
         typer.Option(help="Only labels of collecting jobs with this sampler, such as uniform (default: every record)."),
     ] = None,
     imported: Annotated[bool, typer.Option("--imported", help="Take what was imported, too.")] = False,
+    again: Annotated[
+        Path | None,
+        typer.Option(help="Latencies of a second measurement, which take the records' place; others are left out."),
+    ] = None,
     study: Annotated[
         list[str] | None,
         typer.Option(help=f"What is held out: {', '.join(splits.STUDIES)}; repeatable (default: all)."),
@@ -40,13 +44,17 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Compare the static model, the ranker and other cost models on measured programs, by held-out workloads."""
+    from tunesmith.dataset.again import read
     from workers.core import labelled as source
     from workers.tvm_backend.warm import warm
 
     warm("llvm")
     chosen, studies = _contenders(contender), _studies(study)
     with shown("evaluating", as_json):
-        labelled = Labelled.of(source.of_folder(folder, target, precision, sampler, imported=imported))
+        found = source.of_folder(
+            folder, target, precision, sampler, imported=imported, again=None if again is None else read(again)
+        )
+        labelled = Labelled.of(found)
         cuts = [cut for name in studies for cut in splits.STUDIES[name](labelled, folds, seed)]
         if not cuts:
             many = f"{len(labelled.names)} workloads and {len(set(labelled.kin))} kinds"
@@ -56,6 +64,8 @@ def evaluate(
                 value=folder.name,
             )
         rows = evaluation.evaluate_all(labelled, cuts, chosen, seed)
+        if again is not None:  # one latency each says nothing of its noise
+            rows = [row for row in rows if row.contender != evaluation.NOISE]
     body = {"programs": len(labelled.data), "workloads": list(labelled.names), "rows": [asdict(row) for row in rows]}
     emit(body, _text(labelled, rows), as_json)
 

@@ -17,13 +17,19 @@ from tunesmith.types import CacheState, Candidate, Origin
 
 @dataclass(frozen=True)
 class MeasuredCandidate:
-    """A record. ``latency``: None where the candidate failed."""
+    """A record.
+
+    Attributes:
+        latency: seconds; None where the candidate failed.
+        content: hash of what was measured; None where it was never exported, and no import came.
+    """
 
     id: int
     workload: str
     candidate: Candidate
     latency: float | None
     samples: tuple[float, ...]
+    content: str | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,15 @@ def candidates(
         imported: what was imported, too.
     """
     query = (
-        sa.select(Record.id, Record.workload_hash, Record.sketch_hash, Record.decisions, Record.latency, Record.samples)
+        sa.select(
+            Record.id,
+            Record.workload_hash,
+            Record.sketch_hash,
+            Record.decisions,
+            Record.latency,
+            Record.samples,
+            Record.content,
+        )
         .where(Record.target_hash == target, Record.sketch_hash.is_not(None), Record.cache == CacheState.WARM.value)
         .where(Record.simulated.is_(False), Record.revoked_at.is_(None))
         .where(sa.or_(Record.failure.is_(None), Record.failure.not_in(BLAMELESS)))
@@ -61,8 +75,8 @@ def candidates(
         query = query.where(Record.job_id.in_(labels))
     query = query.order_by(Record.id.desc()).limit(limit)
     return [
-        MeasuredCandidate(id_, workload, Candidate.from_json([sketch, decisions]), latency, tuple(samples))
-        for id_, workload, sketch, decisions, latency, samples in session.execute(query)
+        MeasuredCandidate(id_, workload, Candidate.from_json([sketch, decisions]), latency, tuple(samples), content)
+        for id_, workload, sketch, decisions, latency, samples, content in session.execute(query)
     ]
 
 

@@ -45,7 +45,12 @@ ABOUT = ("family", "processor", "build", "cache", "simulated")
 """Columns for whoever queries the file; the import reads them from what the record names."""
 
 
-def _arrow() -> Any:
+def arrow() -> Any:
+    """The package pyarrow.
+
+    Raises:
+        MissingDependency: it is not installed.
+    """
     try:
         import pyarrow
         import pyarrow.parquet
@@ -59,7 +64,7 @@ def _arrow() -> Any:
 
 def schema() -> Any:
     """The table's columns, as a ``pyarrow.Schema``."""
-    pa = _arrow()
+    pa = arrow()
     kinds = {
         "samples": pa.list_(pa.float64()),
         "duplicate": pa.bool_(),
@@ -74,7 +79,7 @@ class DatasetWriter:
     """Writes a file, or a stream: whatever takes bytes. Call :meth:`close` at the end, which writes the manifest."""
 
     def __init__(self, sink: IO[bytes]) -> None:
-        pa = _arrow()
+        pa = arrow()
         self._schema, self._tally = schema(), Tally()
         self._writer = pa.parquet.ParquetWriter(
             pa.PythonFile(sink, mode="w"), self._schema, compression="zstd", use_dictionary=True
@@ -98,7 +103,7 @@ class DatasetWriter:
 
     def flush(self) -> None:
         """Write the rows so far as a row group."""
-        pa = _arrow()
+        pa = arrow()
         if self._rows:
             self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
             self._rows.clear()
@@ -120,7 +125,7 @@ class DatasetReader:
     """
 
     def __init__(self, path: str | Path) -> None:
-        pa = _arrow()
+        pa = arrow()
         try:
             self._file = pa.parquet.ParquetFile(str(path))
             metadata = self._file.metadata.metadata or {}
@@ -136,7 +141,7 @@ class DatasetReader:
 
     def group(self, number: int) -> Iterator[Definition | RecordRow]:
         """The rows of a row group, from 0. Raises InvalidInput where they cannot be decoded."""
-        pa = _arrow()
+        pa = arrow()
         about = self._file.metadata.row_group(number)
         if about.total_byte_size > GROUP_BYTES:
             raise InvalidInput(

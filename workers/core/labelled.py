@@ -83,6 +83,7 @@ def of_folder(
     sampler: str | None = None,
     without: Collection[str] = (),
     imported: bool = False,
+    again: Mapping[str, float] | None = None,
 ) -> list[Measured]:
     """What a service's data folder or a folder of recordings holds.
 
@@ -91,6 +92,7 @@ def of_folder(
         sampler: see :func:`load`.
         without: hashes of workloads that are left out.
         imported: what was imported is taken, too.
+        again: latencies of a second measurement by the records' hashes; see :func:`replaced`.
 
     Raises:
         InvalidInput: there is nothing.
@@ -103,6 +105,9 @@ def of_folder(
         rows = load(session, key, precision, MAX_RECORDS, sampler, imported) if key else None
     if rows is not None:
         rows = replace(rows, workloads=[each for each in rows.workloads if each.hash not in without])
+    if rows is not None and again is not None:
+        left = {key: kept for key, each in rows.rows.items() if (kept := replaced(each, again))}
+        rows = replace(rows, rows=left, workloads=[each for each in rows.workloads if each.hash in left])
     found = of_records(rows, BlobStore(settings.blobs())) if rows else []
     if not found:
         what = "record" if sampler is None else f"label of the sampler {sampler!r}"
@@ -110,6 +115,15 @@ def of_folder(
             f"the database in {folder.name} has no {what} in {precision} to judge by", field="folder", value=folder.name
         )
     return found
+
+
+def replaced(rows: Sequence[MeasuredCandidate], again: Mapping[str, float]) -> list[MeasuredCandidate]:
+    """Records with the latencies of a second measurement, and failures; those that it left out are left out."""
+    return [
+        row if row.latency is None else replace(row, latency=again[str(row.content)], samples=())
+        for row in rows
+        if row.latency is None or row.content in again
+    ]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,136 @@
+"""Measure a data folder's records a second time, in turn: ``python -m tools.measure_again FOLDER FILE [--imported]``.
+
+All programs of a workload are built first. Then they are timed one after the other, in three rounds, within seconds of
+each other, so that nothing that lasts for minutes tells two of them apart. Those that took more than five times as long
+as the best are timed once. Nothing else may run on the machine meanwhile. A run that is repeated goes on with the
+workloads that the file lacks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from db.blobs import BlobStore
+from db.engine import create_engine, session_factory
+from db.queries import measured
+from tunesmith.dataset import again
+from tunesmith.names import FLOAT32
+from workers.core import labelled
+from workers.protocol import BuildRequest
+from workers.settings import Settings
+from workers.tvm_backend.arguments import random_array
+from workers.tvm_backend.build.builder import Builder
+
+FAR = 5.0
+"""Programs this many times slower than the best are timed once."""
+ROUNDS, REPEATS = 3, 2
+SHORTEST = 1.5e-3
+"""Seconds of a sample at least."""
+BUILD_SECONDS = 60.0
+PROCESSES = 2
+
+
+def load(folder: Path, imported: bool) -> tuple[labelled.Found, BlobStore]:
+    """The records of the target with most of them."""
+    settings = Settings(data_dir=folder)
+    with session_factory(create_engine(settings.url()), read_only=True)() as session:
+        key = measured.richest_target(session, imported)
+        if key is None:
+            raise SystemExit(f"{folder} has no records")
+        return labelled.load(session, key, FLOAT32, labelled.MAX_RECORDS, None, imported), BlobStore(settings.blobs())
+
+
+def build(part: Sequence[tuple[BuildRequest, str]], lease: Path) -> None:
+    """Build programs, in a process of its own; what fails leaves no library."""
+    builder = Builder(str(lease), "llvm")
+    for request, _ in part:
+        builder.build(request)
+
+
+def requests(
+    found: labelled.Found, workload: measured.MeasuredWorkload, module: bytes, folder: Path
+) -> list[tuple[BuildRequest, str]]:
+    """What to build, each with the hash of its record."""
+    rows = [row for row in found.rows[workload.hash] if row.latency is not None and row.content is not None]
+    made = []
+    for place, row in enumerate(rows):
+        body = labelled.SketchBody.from_json(found.bodies[str(row.candidate.sketch)]).to_json()
+        out, decisions = folder / f"{place}.so", tuple(row.candidate.decisions)
+        request = BuildRequest(workload.hash, module, found.target.json, body, decisions, out, BUILD_SECONDS)
+        made.append((request, str(row.content)))
+    return made
+
+
+def timed(
+    made: Sequence[tuple[BuildRequest, str]], before: dict[str, float], arguments: Sequence[Any]
+) -> dict[str, float]:
+    """Medians in seconds of programs that take turns, by their records' hashes."""
+    import tvm
+
+    built = {key: tvm.runtime.load_module(str(request.out)) for request, key in made if request.out.is_file()}
+    best = min((before[key] for key in built), default=0.0)
+    samples: dict[str, list[float]] = {key: [] for key in built}
+    for turn in range(ROUNDS):
+        for key, library in built.items():
+            near = before[key] < FAR * best
+            if near or not turn:
+                runs = max(1, int(SHORTEST / before[key]))
+                timer = library.time_evaluator("main", tvm.cpu(), number=runs, repeat=REPEATS if near else 1)
+                samples[key].append(float(np.median(timer(*arguments).results)))
+    return {key: float(np.median(each)) for key, each in samples.items()}
+
+
+def measure(found: labelled.Found, workload: measured.MeasuredWorkload, module: bytes) -> dict[str, float]:
+    """New latencies of one workload's records by their hashes."""
+    import tvm
+
+    from workers.tvm_backend import tir
+    from workers.tvm_backend.passes.extract_tasks import arguments
+
+    with tempfile.TemporaryDirectory() as folder:
+        made = requests(found, workload, module, Path(folder))
+        spawn = multiprocessing.get_context("spawn")
+        parts = [
+            spawn.Process(target=build, args=(made[part::PROCESSES], Path(folder) / f"lease{part}"))
+            for part in range(PROCESSES)
+        ]
+        for process in parts:
+            process.start()
+        for process in parts:
+            process.join()
+        specs = arguments(tir.load_module(module)) or ()
+        arrays = [tvm.runtime.tensor(random_array(spec, seed)) for seed, spec in enumerate(specs)]
+        before = {str(row.content): float(row.latency or 0.0) for row in found.rows[workload.hash]}
+        return timed(made, before, arrays)
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("folder", type=Path, help="data folder of a service")
+    parser.add_argument("file", type=Path, help="what to write, or to go on with")
+    parser.add_argument("--imported", action="store_true", help="take what was imported, too")
+    given = parser.parse_args()
+    found, blobs = load(given.folder, given.imported)
+    latencies = again.read(given.file) if given.file.is_file() else {}
+    for workload in found.workloads:
+        if any(row.content in latencies for row in found.rows[workload.hash]):
+            continue
+        began = time.monotonic()
+        latencies |= measure(found, workload, blobs.get_bytes(workload.module_blob))
+        again.write(latencies, given.file)
+        print(f"{workload.name}: {len(latencies)} latencies so far, {time.monotonic() - began:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
