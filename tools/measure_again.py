@@ -19,16 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from db.blobs import BlobStore
-from db.engine import create_engine, session_factory
-from db.queries import measured
+from benchmarks.harness.child import use_cores
+from db.queries.measured import MeasuredWorkload
 from tunesmith.dataset import again
-from tunesmith.names import FLOAT32
 from workers.core import labelled
 from workers.protocol import BuildRequest
-from workers.settings import Settings
 from workers.tvm_backend.arguments import random_array
 from workers.tvm_backend.build.builder import Builder
+from workers.tvm_backend.design_space.sketch import SketchBody
 
 FAR = 5.0
 """Programs this many times slower than the best are timed once."""
@@ -39,16 +37,6 @@ BUILD_SECONDS = 60.0
 PROCESSES = 2
 
 
-def load(folder: Path, imported: bool) -> tuple[labelled.Found, BlobStore]:
-    """The records of the target with most of them."""
-    settings = Settings(data_dir=folder)
-    with session_factory(create_engine(settings.url()), read_only=True)() as session:
-        key = measured.richest_target(session, imported)
-        if key is None:
-            raise SystemExit(f"{folder} has no records")
-        return labelled.load(session, key, FLOAT32, labelled.MAX_RECORDS, None, imported), BlobStore(settings.blobs())
-
-
 def build(part: Sequence[tuple[BuildRequest, str]], lease: Path) -> None:
     """Build programs, in a process of its own; what fails leaves no library."""
     builder = Builder(str(lease), "llvm")
@@ -57,13 +45,13 @@ def build(part: Sequence[tuple[BuildRequest, str]], lease: Path) -> None:
 
 
 def requests(
-    found: labelled.Found, workload: measured.MeasuredWorkload, module: bytes, folder: Path
+    found: labelled.Found, workload: MeasuredWorkload, module: bytes, folder: Path
 ) -> list[tuple[BuildRequest, str]]:
     """What to build, each with the hash of its record."""
     rows = [row for row in found.rows[workload.hash] if row.latency is not None and row.content is not None]
     made = []
     for place, row in enumerate(rows):
-        body = labelled.SketchBody.from_json(found.bodies[str(row.candidate.sketch)]).to_json()
+        body = SketchBody.from_json(found.bodies[str(row.candidate.sketch)]).to_json()
         out, decisions = folder / f"{place}.so", tuple(row.candidate.decisions)
         request = BuildRequest(workload.hash, module, found.target.json, body, decisions, out, BUILD_SECONDS)
         made.append((request, str(row.content)))
@@ -89,7 +77,7 @@ def timed(
     return {key: float(np.median(each)) for key, each in samples.items()}
 
 
-def measure(found: labelled.Found, workload: measured.MeasuredWorkload, module: bytes) -> dict[str, float]:
+def measure(found: labelled.Found, workload: MeasuredWorkload, module: bytes) -> dict[str, float]:
     """New latencies of one workload's records by their hashes."""
     import tvm
 
@@ -120,15 +108,20 @@ def main() -> int:
     parser.add_argument("file", type=Path, help="what to write, or to go on with")
     parser.add_argument("--imported", action="store_true", help="take what was imported, too")
     given = parser.parse_args()
-    found, blobs = load(given.folder, given.imported)
+    found, blobs = labelled.in_database(given.folder, imported=given.imported), labelled.blobs_of(given.folder)
+    if found is None:
+        raise SystemExit(f"{given.folder} has no records")
+    use_cores(found.target.num_cores)  # by itself, TVM would leave one of two cores idle
     latencies = again.read(given.file) if given.file.is_file() else {}
     for workload in found.workloads:
         if any(row.content in latencies for row in found.rows[workload.hash]):
             continue
         began = time.monotonic()
-        latencies |= measure(found, workload, blobs.get_bytes(workload.module_blob))
+        taken = measure(found, workload, blobs.get_bytes(workload.module_blob))
+        latencies |= taken
         again.write(latencies, given.file)
-        print(f"{workload.name}: {len(latencies)} latencies so far, {time.monotonic() - began:.0f} s", flush=True)
+        seconds = time.monotonic() - began
+        print(f"{workload.name}: {len(taken)} of {len(found.rows[workload.hash])} records, {seconds:.0f} s", flush=True)
     return 0
 
 

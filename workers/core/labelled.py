@@ -99,22 +99,38 @@ def of_folder(
     """
     if not (folder / DATABASE).is_file():
         return of_recordings(folder)
-    settings = Settings(data_dir=folder)
-    with session_factory(create_engine(settings.url()), read_only=True)() as session:
-        key = target or measured.richest_target(session, imported)
-        rows = load(session, key, precision, MAX_RECORDS, sampler, imported) if key else None
+    rows = in_database(folder, target, precision, sampler, imported)
     if rows is not None:
         rows = replace(rows, workloads=[each for each in rows.workloads if each.hash not in without])
     if rows is not None and again is not None:
         left = {key: kept for key, each in rows.rows.items() if (kept := replaced(each, again))}
         rows = replace(rows, rows=left, workloads=[each for each in rows.workloads if each.hash in left])
-    found = of_records(rows, BlobStore(settings.blobs())) if rows else []
+    found = of_records(rows, blobs_of(folder)) if rows else []
     if not found:
         what = "record" if sampler is None else f"label of the sampler {sampler!r}"
         raise InvalidInput(
             f"the database in {folder.name} has no {what} in {precision} to judge by", field="folder", value=folder.name
         )
     return found
+
+
+def in_database(
+    folder: Path,
+    target: str | None = None,
+    precision: str = FLOAT32,
+    sampler: str | None = None,
+    imported: bool = False,
+) -> Found | None:
+    """The records of a service's data folder; None where there are none. For the arguments see :func:`of_folder`."""
+    engine = create_engine(Settings(data_dir=folder).url())
+    with session_factory(engine, read_only=True)() as session:
+        key = target or measured.richest_target(session, imported)
+        return load(session, key, precision, MAX_RECORDS, sampler, imported) if key else None
+
+
+def blobs_of(folder: Path) -> BlobStore:
+    """The blobs of a service's data folder."""
+    return BlobStore(Settings(data_dir=folder).blobs())
 
 
 def replaced(rows: Sequence[MeasuredCandidate], again: Mapping[str, float]) -> list[MeasuredCandidate]:

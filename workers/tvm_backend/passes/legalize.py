@@ -11,6 +11,7 @@ from tvm.ir import GenericConst
 
 from workers.tvm_backend.dot.codes import CODES
 from workers.tvm_backend.passes import hyperbolic, ordering, softmax
+from workers.tvm_backend.passes.layout.compute import LANES
 
 Legalize = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
 
@@ -199,6 +200,18 @@ def _max_pool(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return bb.call_te(ordering.max_pool, x, *windows, shape, primfunc_name_hint=call.op.name.rpartition(".")[2])
 
 
+def _softmax(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """In longer rows, where these are along the last axis, fill no vectors, and are not short."""
+    x, axis = call.args[0], int(call.attrs.axis)
+    rank = len(x.ty.shape)
+    if rank < 2 or axis not in (-1, rank - 1) or str(x.ty.dtype) != "float32" or not _is_fixed(x):
+        return _by_tvm(bb, call)
+    columns = int(x.ty.shape[-1])
+    if columns < softmax.SHORTEST or columns % LANES == 0:
+        return _by_tvm(bb, call)
+    return bb.call_te(softmax.softmax_rows, x, primfunc_name_hint="softmax")
+
+
 def _is_fixed(x: relax.Expr) -> bool:
     return all(isinstance(extent, tirx.IntImm) for extent in x.ty.shape)
 
@@ -243,5 +256,5 @@ OURS: dict[str, Legalize] = {
 }
 """By the operator's name, as ``LegalizeOps`` wants it."""
 
-FAST: dict[str, Legalize] = {"relax.nn.softmax": softmax.legalize}
-"""With fast math on a CPU, as well."""
+FAST: dict[str, Legalize] = {"relax.nn.softmax": _softmax}
+"""More of these, with fast math on a CPU."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import te, tirx
 
 from workers.tvm_backend.passes.layout.compute import LANES
 
@@ -53,16 +53,3 @@ def softmax_rows(x: te.Tensor) -> te.Tensor:
     powers = te.compute((*rows, wide), lambda *at: tirx.exp(source(*at) - most(*at[:-1])), name="softmax_exp")
     total = reduced("softmax_sum", te.sum, powers)
     return te.compute((*rows, columns), lambda *at: powers(*at) / total(*at[:-1]), name="softmax_rows")
-
-
-def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """A function of longer rows, or TVM's own where rows fill vectors, are short, or are not the last axis."""
-    x = call.args[0]
-    shape = x.ty.shape
-    last = int(call.attrs.axis) in (-1, len(shape) - 1)
-    if not last or str(x.ty.dtype) != "float32" or not all(isinstance(each, tirx.IntImm) for each in shape):
-        return call.op.get_attr("FLegalize")(bb, call)
-    columns = int(shape[-1])
-    if len(shape) < 2 or columns < SHORTEST or columns % LANES == 0:
-        return call.op.get_attr("FLegalize")(bb, call)
-    return bb.call_te(softmax_rows, x, primfunc_name_hint="softmax")
