@@ -14,8 +14,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -35,6 +35,8 @@ SHORTEST = 1.5e-3
 """Seconds of a sample at least."""
 BUILD_SECONDS = 60.0
 PROCESSES = 2
+WORKLOADS = 32
+"""Workloads that a process times: loaded libraries stay mapped as long as it lives, and a process may map 65,530."""
 
 
 def build(part: Sequence[tuple[BuildRequest, str]], lease: Path) -> None:
@@ -58,12 +60,15 @@ def requests(
     return made
 
 
-def timed(
-    made: Sequence[tuple[BuildRequest, str]], before: dict[str, float], arguments: Sequence[Any]
-) -> dict[str, float]:
+def timed(made: Sequence[tuple[BuildRequest, str]], before: dict[str, float], module: bytes) -> dict[str, float]:
     """Medians in seconds of programs that take turns, by their records' hashes."""
     import tvm
 
+    from workers.tvm_backend import tir
+    from workers.tvm_backend.passes.extract_tasks import arguments
+
+    specs = arguments(tir.load_module(module)) or ()
+    arrays = [tvm.runtime.tensor(random_array(spec, seed)) for seed, spec in enumerate(specs)]
     built = {key: tvm.runtime.load_module(str(request.out)) for request, key in made if request.out.is_file()}
     best = min((before[key] for key in built), default=0.0)
     samples: dict[str, list[float]] = {key: [] for key in built}
@@ -73,32 +78,20 @@ def timed(
             if near or not turn:
                 runs = max(1, int(SHORTEST / before[key]))
                 timer = library.time_evaluator("main", tvm.cpu(), number=runs, repeat=REPEATS if near else 1)
-                samples[key].append(float(np.median(timer(*arguments).results)))
+                samples[key].append(float(np.median(timer(*arrays).results)))
     return {key: float(np.median(each)) for key, each in samples.items()}
 
 
-def measure(found: labelled.Found, workload: MeasuredWorkload, module: bytes) -> dict[str, float]:
+def measure(
+    found: labelled.Found, workload: MeasuredWorkload, module: bytes, builders: Executor, device: Executor
+) -> dict[str, float]:
     """New latencies of one workload's records by their hashes."""
-    import tvm
-
-    from workers.tvm_backend import tir
-    from workers.tvm_backend.passes.extract_tasks import arguments
-
     with tempfile.TemporaryDirectory() as folder:
         made = requests(found, workload, module, Path(folder))
-        spawn = multiprocessing.get_context("spawn")
-        parts = [
-            spawn.Process(target=build, args=(made[part::PROCESSES], Path(folder) / f"lease{part}"))
-            for part in range(PROCESSES)
-        ]
-        for process in parts:
-            process.start()
-        for process in parts:
-            process.join()
-        specs = arguments(tir.load_module(module)) or ()
-        arrays = [tvm.runtime.tensor(random_array(spec, seed)) for seed, spec in enumerate(specs)]
+        parts = [made[part::PROCESSES] for part in range(PROCESSES)]
+        list(builders.map(build, parts, [Path(folder) / f"lease{part}" for part in range(PROCESSES)]))
         before = {str(row.content): float(row.latency or 0.0) for row in found.rows[workload.hash]}
-        return timed(made, before, arrays)
+        return device.submit(timed, made, before, module).result()
 
 
 def main() -> int:
@@ -111,17 +104,25 @@ def main() -> int:
     found, blobs = labelled.in_database(given.folder, imported=given.imported), labelled.blobs_of(given.folder)
     if found is None:
         raise SystemExit(f"{given.folder} has no records")
-    use_cores(found.target.num_cores)  # by itself, TVM would leave one of two cores idle
     latencies = again.read(given.file) if given.file.is_file() else {}
-    for workload in found.workloads:
-        if any(row.content in latencies for row in found.rows[workload.hash]):
-            continue
-        began = time.monotonic()
-        taken = measure(found, workload, blobs.get_bytes(workload.module_blob))
-        latencies |= taken
-        again.write(latencies, given.file)
-        seconds = time.monotonic() - began
-        print(f"{workload.name}: {len(taken)} of {len(found.rows[workload.hash])} records, {seconds:.0f} s", flush=True)
+    spawn, cores = multiprocessing.get_context("spawn"), found.target.num_cores
+    with (
+        ProcessPoolExecutor(PROCESSES, spawn) as builders,
+        # by itself, TVM would leave one of two cores idle
+        ProcessPoolExecutor(1, spawn, use_cores, (cores,), max_tasks_per_child=WORKLOADS) as device,
+    ):
+        for workload in found.workloads:
+            if any(row.content in latencies for row in found.rows[workload.hash]):
+                continue
+            began = time.monotonic()
+            taken = measure(found, workload, blobs.get_bytes(workload.module_blob), builders, device)
+            latencies |= taken
+            again.write(latencies, given.file)
+            seconds = time.monotonic() - began
+            print(
+                f"{workload.name}: {len(taken)} of {len(found.rows[workload.hash])} records, {seconds:.0f} s",
+                flush=True,
+            )
     return 0
 
 

@@ -35,10 +35,10 @@ class Depthwise(Rule):
     also to any other product in which one operand depends on every axis of the output, as in convolutions of several
     groups.
 
-    Sketches: padding copied by bands or read where it is; in NCHW also rows that the compiler vectorises. Knobs: rows
-    of a band and of a tile, columns of a tile. What follows is computed on the tile. Where rows were made longer, to
-    whole vectors, there is one: a thread copies the planes of some channels, zeros around them, and computes whole rows
-    of those; knobs: channels of a thread's chunk, rows of a tile.
+    Sketches: padding copied by bands or read where it is; in NCHW also rows that the compiler vectorises, and short
+    rows as one vector each. Knobs: rows of a band and of a tile, columns of a tile. What follows is computed on the
+    tile. Where rows were made longer, to whole vectors, there is one: a thread copies the planes of some channels,
+    zeros around them, and computes whole rows of those; knobs: channels of a thread's chunk, rows of a tile.
     """
 
     def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
@@ -162,7 +162,7 @@ class WindowsPlan:
 
 def variants(found: Window, cpu: CpuModel) -> Iterator[Variant]:
     """Variants of a window: vectors where the contiguous axis has them; a padded copy, or none where it can be
-    avoided."""
+    avoided. A row that is shorter than a vector is also one, whatever its length."""
     extent = found.stage.spatial[-1]
     lanes = widest(extent, max(cpu.lanes(), extent if found.blocked and extent <= 64 else 0))
     choices = [lanes] if lanes >= cpu.min_lanes and found.stride == 1 else []
@@ -173,6 +173,19 @@ def variants(found: Window, cpu: CpuModel) -> Iterator[Variant]:
     for each in choices or [1]:
         for copied in (True,) if found.cut else (True, False) if found.sources else (False,):
             yield partial(_schedule, plan=WindowsPlan(found, each, copied, cpu))
+    if max(lanes, cpu.min_lanes) < extent <= cpu.lanes() and _whole_rows(found, cpu):
+        yield partial(_schedule, plan=WindowsPlan(found, extent, True, cpu))
+
+
+def _whole_rows(found: Window, cpu: CpuModel) -> bool:
+    """Whether rows of a padded copy are worth a vector whose lanes are no power of two: LLVM takes them in pieces.
+
+    Left to itself it makes vectors across rows of products, whose elements are gathered one by one. Of larger windows
+    and of pools it was seen to make better ones.
+    """
+    plain = found.stride == 1 and not found.blocked and not found.cut and not found.weights
+    small = math.prod(found.stage.reduction) <= cpu.whole_row_window
+    return plain and small and found.factors > 1 and bool(found.sources)
 
 
 def _schedule(sch: Schedule, plan: WindowsPlan) -> None:
