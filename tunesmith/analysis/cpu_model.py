@@ -175,9 +175,7 @@ class CpuModel:
     window_rows: int = _figure(4, "rows", ZEN5, "Most rows of a tile of a window's reduction.")
     window_columns: int = _figure(16, "columns", ZEN5, "Most columns of a tile of a window's reduction.")
     unrolled_window: int = _figure(49, "steps", ZEN5, "Most steps of a window that are unrolled.")
-    whole_row_window: int = _figure(
-        9, "steps", ZEN5, "Most steps of a window for which a row of an odd number of elements is one vector."
-    )
+    whole_row_window: int = _figure(9, "steps", ZEN5, "Most steps of a window for which a short row may be one vector.")
     row_registers: tuple[int, ...] = _figure((1, 2, 4), "registers", ZEN5, "Vectors at a time along a row.")
     scalar_partials: int = _figure(4, "values", ZEN5, "Partial results that are combined one by one.")
     min_lanes: int = _figure(

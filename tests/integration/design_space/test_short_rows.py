@@ -1,19 +1,9 @@
 from __future__ import annotations
 
 import pytest
+import rule_checks
 
-from tunesmith.operators import parse_operator
 from tunesmith.targets import Target
-from workers.tvm_backend.warm import warm
-
-warm("llvm")
-
-from workers.tvm_backend.design_space.replay import Replayer  # noqa: E402
-from workers.tvm_backend.design_space.rules.machine import cpu_model_of  # noqa: E402
-from workers.tvm_backend.design_space.rules.windows import Depthwise  # noqa: E402
-from workers.tvm_backend.frontends import import_model  # noqa: E402
-from workers.tvm_backend.passes import pipeline  # noqa: E402
-from workers.tvm_backend.passes.extract_tasks import extract_tasks  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 
@@ -33,10 +23,6 @@ AVX512 = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
     ],
 )
 def test_a_short_row_is_one_vector(spec: str, vectors: bool) -> None:
-    (task,) = extract_tasks(pipeline.prepare(import_model.operator_module(parse_operator(spec))).module)
-    row, replayer = task.workload.args[-1].shape[-1], Replayer(task.module, AVX512)
-    found = list(Depthwise().variants(replayer.fresh(), cpu_model_of(AVX512)))
-    programs = [replayer.fresh() for _ in found]
-    for variant, sch in zip(found, programs, strict=True):
-        variant(sch)
-    assert any(f"in T.vectorized(T.int64({row}))" in sch.mod.script() for sch in programs) == vectors
+    task = rule_checks.operator(spec)
+    whole = f"_init in T.vectorized(T.int64({task.workload.args[-1].shape[-1]}))"
+    assert any(whole in mod.script() for mod in rule_checks.scheduled(task, AVX512, each=1)) == vectors

@@ -162,7 +162,7 @@ class WindowsPlan:
 
 def variants(found: Window, cpu: CpuModel) -> Iterator[Variant]:
     """Variants of a window: vectors where the contiguous axis has them; a padded copy, or none where it can be
-    avoided. A row that is shorter than a vector is also one, whatever its length."""
+    avoided. A row that is shorter than a vector may be one as well."""
     extent = found.stage.spatial[-1]
     lanes = widest(extent, max(cpu.lanes(), extent if found.blocked and extent <= 64 else 0))
     choices = [lanes] if lanes >= cpu.min_lanes and found.stride == 1 else []
