@@ -25,15 +25,20 @@ class Features:
     Attributes:
         rows: float32 [stores, dims], all programs' stores one after another.
         offsets: int64 [programs + 1]; program i owns rows offsets[i]:offsets[i + 1] (never empty).
+        code: float32 [programs, counts], of ``tunesmith.analysis.machine_code``; NaN for programs whose machine code
+            nobody read, None where that of none was.
     """
 
     rows: Floats32
     offsets: Ints
+    code: Floats32 | None = None
 
     def __post_init__(self) -> None:
         counts = np.diff(self.offsets)
         if not len(self.offsets) or self.offsets[0] != 0 or self.offsets[-1] != len(self.rows) or (counts < 1).any():
             raise ValueError("every program needs at least one row, and the offsets must cover all rows")
+        if self.code is not None and len(self.code) != len(self):
+            raise ValueError("every program needs a row of counts of its machine code")
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -48,7 +53,7 @@ class Features:
         counts = self.counts[index]
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         rows = np.repeat(self.offsets[:-1][index] - offsets[:-1], counts) + np.arange(offsets[-1])
-        return Features(self.rows[rows], offsets)
+        return Features(self.rows[rows], offsets, None if self.code is None else self.code[index])
 
     def beside(self, values: Floats) -> Features:
         """With one more column: ``values``, float64 [programs], in every row of a program."""

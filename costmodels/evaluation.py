@@ -8,17 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from costmodels.base import Features, Floats, TrainingSet
+from costmodels.code_ranker import READ, CodeRankerModel, chosen_again
 from costmodels.labelled import Labelled
 from costmodels.metrics import pairwise_accuracy, peak_at_k, rank_correlation, top_k_score
 from costmodels.registry import make_cost_model
 from costmodels.splits import Split
 from tunesmith.analysis.rows import PLACE, STATIC
-from tunesmith.names import RANKER
+from tunesmith.names import CODE_RANKER, RANKER
 
 Contender = Callable[[TrainingSet, Features, int], Floats]
 """Learns from programs and scores others: training set, rows and seed to float64 [n], NaN where it knows nothing."""
 
 RANDOM, NOISE, STATIC_MODEL = "random ranks", "noise bound", "static model"
+RANKER_AND_CODE = f"ranker, code of {READ}"
+"""The ranker's choice, and the code ranker's among those that it likes best."""
 RESAMPLES = 2000
 METRICS: Mapping[str, Callable[[Floats, Floats], float]] = {
     "top-1": lambda scores, latency: top_k_score(scores, latency, 1),
@@ -56,12 +59,25 @@ class Row:
 
 
 def contenders() -> dict[str, Contender]:
-    """Random ranks, the static model, the ranker, and the other cost models on the same rows."""
+    """Random ranks, the static model, the ranker, and the other cost models on the same rows; then with machine code.
+
+    The last one knows nothing where that of no program was read.
+    """
     return {
         RANDOM: lambda data, features, seed: np.random.default_rng(seed).random(len(features)),
         STATIC_MODEL: lambda data, features, seed: -features.rows[:, PLACE[STATIC]].astype(np.float64),
         **{name: _cost_model(name) for name in (RANKER, "xgboost", "lightgbm")},
+        CODE_RANKER: _by_code,
     }
+
+
+def _by_code(data: TrainingSet, features: Features, seed: int) -> Floats:
+    model = CodeRankerModel(seed)
+    try:
+        model.fit(data)
+    except ValueError:  # no machine code was read
+        return np.full(len(features), np.nan)
+    return model.predict(features)[0]
 
 
 def _cost_model(name: str) -> Contender:
@@ -80,21 +96,31 @@ def evaluate_all(
     out = []
     for study in dict.fromkeys(split.study for split in splits):
         mine = [split for split in splits if split.study == study]
-        for name, contender in contenders.items():
-            values = [found for split in mine for found in _judged(labelled, split, contender, seed)]
-            out.append(_row(study, name, values, seed))
-        noise = [found for split in mine for found in _noise(labelled, split, seed)]
+        mine = [split for split in mine if np.isfinite(labelled.data.latency[split.train]).any()]
+        scores = {name: [_scores(labelled, split, each, seed) for split in mine] for name, each in contenders.items()}
+        if RANKER in scores and CODE_RANKER in scores and labelled.data.features.code is not None:
+            both = zip(mine, scores[RANKER], scores[CODE_RANKER], strict=True)
+            scores[RANKER_AND_CODE] = [_chosen_again(labelled, *each) for each in both]
+        for name, found in scores.items():
+            judged = [_metrics(labelled, split, each) for split, each in zip(mine, found, strict=True)]
+            out.append(_row(study, name, [values for each in judged for values in each], seed))
+        noise = [values for split in mine for values in _noise(labelled, split, seed)]
         out.append(_row(study, NOISE, noise, seed))
     return out
 
 
-def _judged(labelled: Labelled, split: Split, contender: Contender, seed: int) -> list[dict[str, float]]:
-    """The metrics of each workload of a split."""
-    data = labelled.data.take(split.train)
-    if not np.isfinite(data.latency).any():
-        return []
-    scores = contender(data, labelled.data.features.take(split.test), seed)
-    return _metrics(labelled, split, scores)
+def _scores(labelled: Labelled, split: Split, contender: Contender, seed: int) -> Floats:
+    """What a contender that learned from one side says of the programs of the other."""
+    return contender(labelled.data.take(split.train), labelled.data.features.take(split.test), seed)
+
+
+def _chosen_again(labelled: Labelled, split: Split, first: Floats, second: Floats) -> Floats:
+    """The best ones of each workload by the first, as the second ranks them."""
+    group, out = labelled.data.group[split.test], np.empty(len(first))
+    for number in np.unique(group):
+        mine = group == number
+        out[mine] = chosen_again(first[mine], second[mine])
+    return out
 
 
 def _noise(labelled: Labelled, split: Split, seed: int) -> list[dict[str, float]]:

@@ -66,9 +66,6 @@ SHARED = {
 OWN = {**SHARED, "num_leaves": 7, "min_data_in_leaf": 10}
 """Settings of a family's forest, which sees less."""
 
-INPUTS = len(COLUMNS) - 1
-"""Columns that trees see: all but the first, which is the family's number."""
-
 
 @dataclass(frozen=True)
 class RankerOptions:
@@ -99,6 +96,8 @@ class RankerModel(CostModel):
     """Ranks by the static model, and by what the forest adds to it; takes decision rows, one for each program."""
 
     kind: ClassVar[str] = RANKER
+    rows: ClassVar[str] = VERSION
+    columns: ClassVar[tuple[str, ...]] = COLUMNS
 
     def __init__(self, seed: int = 0, options: RankerOptions = RankerOptions()) -> None:
         self.seed, self.options = seed, options
@@ -114,7 +113,7 @@ class RankerModel(CostModel):
         """See :class:`CostModel`. Programs without an estimate of the static model are left out."""
         if not len(data) or not np.isfinite(data.latency).any():
             raise ValueError("there is no program with a valid latency to learn from")
-        _check(data.features)
+        self._check(data.features)
         data = _usable(data, self.seed)
         self._shared, self._families, self._fitted = _Forest(), {}, True
         if len(data) < FEWEST or not np.isfinite(data.latency).any():
@@ -161,8 +160,17 @@ class RankerModel(CostModel):
                     for _ in range(first, min(first + SLICE, rounds)):
                         booster.update()
             with guard():  # the text holds what rounding left: the model that is used is the one that is saved
-                out.members.append(_parsed(booster.model_to_string()))
+                out.members.append(_parsed(booster.model_to_string(), len(self.columns)))
         return out
+
+    def _check(self, features: Features) -> None:
+        """Raises ValueError for what are not this model's rows."""
+        if features.rows.shape[1] != len(self.columns):
+            raise ValueError(
+                f"the model takes {len(self.columns)} columns of {self.rows}, not {features.rows.shape[1]}"
+            )
+        if len(features.rows) != len(features):
+            raise ValueError("the model takes one row for each program")
 
     def predict(self, features: Features) -> tuple[Floats, Floats]:
         """See :class:`CostModel`; NaN for a program that the static model does not know."""
@@ -170,7 +178,7 @@ class RankerModel(CostModel):
             raise ValueError("the model is not fitted")
         if not len(features):
             return np.zeros(0), np.zeros(0)
-        _check(features)
+        self._check(features)
         rows = features.rows
         corrections = self._shared.weight * _each(self._shared, rows)
         family = rows[:, PLACE[FAMILY]].astype(np.int64)
@@ -185,7 +193,7 @@ class RankerModel(CostModel):
         body = {
             "format": FORMAT,
             "kind": self.kind,
-            "rows": VERSION,
+            "rows": self.rows,
             "seed": self.seed,
             "shared": _to_json(self._shared),
             "families": {str(number): _to_json(forest) for number, forest in self._families.items()},
@@ -199,26 +207,20 @@ class RankerModel(CostModel):
         try:
             whole = json.loads(data)
             body = whole["model"]
-            if (body["format"], body["kind"], body["rows"]) != (FORMAT, cls.kind, VERSION):
+            if (body["format"], body["kind"], body["rows"]) != (FORMAT, cls.kind, cls.rows):
                 raise ValueError(f"format {body['format']} of {body['kind']} for rows {body['rows']}")
             if hashlib.sha256(json.dumps(body).encode()).hexdigest() != whole["sha256"]:
                 raise ValueError("its checksum is another one")
             model = cls(seed=int(body["seed"]))
-            model._shared = _from_json(body["shared"])
-            model._families = {int(number): _from_json(each) for number, each in body["families"].items()}
+            model._shared = _from_json(body["shared"], len(cls.columns))
+            model._families = {
+                int(number): _from_json(each, len(cls.columns)) for number, each in body["families"].items()
+            }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             what = f"there is no {error}" if isinstance(error, KeyError) else error
-            raise ValueError(f"not a saved {cls.kind} of format {FORMAT} for rows {VERSION}: {what}") from error
+            raise ValueError(f"not a saved {cls.kind} of format {FORMAT} for rows {cls.rows}: {what}") from error
         model._fitted = True
         return model
-
-
-def _check(features: Features) -> None:
-    """Raises ValueError for what are no decision rows."""
-    if features.rows.shape[1] != len(COLUMNS):
-        raise ValueError(f"the model takes {len(COLUMNS)} columns of {VERSION}, not {features.rows.shape[1]}")
-    if len(features.rows) != len(features):
-        raise ValueError("the model takes one row for each program")
 
 
 def _base(rows: Floats32) -> Floats:
@@ -314,16 +316,22 @@ def _to_json(forest: _Forest) -> dict[str, Any]:
     return {"weight": forest.weight, "members": members}
 
 
-def _from_json(body: dict[str, Any]) -> _Forest:
-    return _Forest([None if each is None else _parsed(each) for each in body["members"]], float(body["weight"]))
+def _from_json(body: dict[str, Any], columns: int) -> _Forest:
+    return _Forest(
+        [None if each is None else _parsed(each, columns) for each in body["members"]], float(body["weight"])
+    )
 
 
-def _parsed(text: str) -> lightgbm.Booster:
-    """Raises ValueError for what is no forest on these columns."""
+def _parsed(text: str, columns: int) -> lightgbm.Booster:
+    """A forest on all of these columns but the first, the family's number.
+
+    Raises:
+        ValueError: it is none.
+    """
     try:
         booster = lightgbm.Booster(model_str=text)
     except lightgbm.basic.LightGBMError as error:
         raise ValueError(f"LightGBM cannot read it: {error}") from error
-    if booster.num_feature() != INPUTS:
-        raise ValueError(f"a forest of {booster.num_feature()} columns, not {INPUTS}")
+    if booster.num_feature() != columns - 1:
+        raise ValueError(f"a forest of {booster.num_feature()} columns, not {columns - 1}")
     return booster

@@ -25,14 +25,14 @@ class Split:
 
 def by_workload(labelled: Labelled, folds: int, seed: int) -> list[Split]:
     """Whole workloads are held out, in ``folds`` parts; others of their kind may be learned from."""
-    return [_cut("workload", labelled, held) for held in _parts(len(labelled.names), folds, seed)]
+    return [_cut("workload", labelled, held, _same(labelled, held)) for held in _parts(labelled, folds, seed)]
 
 
 def by_kin(labelled: Labelled) -> list[Split]:
     """All workloads of a kind are held out, so that no mutation of one is learned from; without the only kind none."""
-    kinds = dict.fromkeys(labelled.kin)
-    cuts = [_cut("kind", labelled, [at for at, kin in enumerate(labelled.kin) if kin == each]) for each in kinds]
-    return [cut for cut in cuts if len(cut.train)]
+    kinds = [[at for at, kin in enumerate(labelled.kin) if kin == each] for each in dict.fromkeys(labelled.kin)]
+    cuts = [_cut("kind", labelled, held, held) for held in kinds]
+    return [cut for cut in cuts if len(cut.train) and len(cut.test)]
 
 
 def by_model(labelled: Labelled) -> list[Split]:
@@ -42,7 +42,7 @@ def by_model(labelled: Labelled) -> list[Split]:
         held = [at for at, models in enumerate(labelled.models) if model in models]
         kin = {labelled.kin[at] for at in held}
         cut = _cut("model", labelled, held, [at for at, each in enumerate(labelled.kin) if each in kin])
-        if len(cut.train):
+        if len(cut.train) and len(cut.test):
             out.append(cut)
     return out
 
@@ -53,8 +53,8 @@ def few_shot(labelled: Labelled, shots: Sequence[int], folds: int, seed: int) ->
     The same programs judge, however many are learned from: those that no number of shots takes.
     """
     out = []
-    for part, held in enumerate(_parts(len(labelled.names), folds, seed)):
-        plain, rng = _cut("", labelled, held), np.random.default_rng([seed, part])
+    for part, held in enumerate(_parts(labelled, folds, seed)):
+        plain, rng = _cut("", labelled, held, _same(labelled, held)), np.random.default_rng([seed, part])
         orders = [rng.permutation(np.flatnonzero(labelled.data.group == at)) for at in held]
         test = np.sort(np.concatenate([order[max(shots) :] for order in orders]))
         for count in shots:
@@ -72,13 +72,21 @@ STUDIES: Mapping[str, Callable[[Labelled, int, int], list[Split]]] = {
 """What is held out, by name; made of labels, a number of parts and a seed."""
 
 
-def _parts(count: int, folds: int, seed: int) -> list[Ints]:
-    """Numbers of workloads in random parts, none of them empty or all."""
-    order = np.random.default_rng(seed).permutation(count)
-    return [np.sort(order[part::folds]) for part in range(min(folds, count)) if count > 1]
+def _parts(labelled: Labelled, folds: int, seed: int) -> list[Ints]:
+    """Numbers of the groups that judge in random parts, none of them empty or all."""
+    judges = np.flatnonzero(labelled.judges)
+    order = judges[np.random.default_rng(seed).permutation(len(judges))]
+    return [np.sort(order[part::folds]) for part in range(min(folds, len(order))) if len(order) > 1]
+
+
+def _same(labelled: Labelled, held: Collection[int] | Ints) -> list[int]:
+    """All groups of the workloads of some."""
+    workloads = {labelled.workloads[at] for at in held}
+    return [at for at, workload in enumerate(labelled.workloads) if workload in workloads]
 
 
 def _cut(study: str, labelled: Labelled, held: Collection[int] | Ints, barred: Collection[int] = ()) -> Split:
+    """Those of ``held`` that judge are judged by; they and ``barred`` are not learned from."""
     group = labelled.data.group
-    test = np.isin(group, list(held))
+    test = np.isin(group, [at for at in held if labelled.judges[at]])
     return Split(study, np.flatnonzero(~test & ~np.isin(group, list(barred))), np.flatnonzero(test))

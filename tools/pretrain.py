@@ -45,7 +45,9 @@ def main() -> int:
     parser.add_argument("--sampler", help="only labels of collecting jobs with it")
     parser.add_argument("--precision", default=DEFAULT_PRECISION)
     parser.add_argument("--imported", action="store_true", help="take what was imported, too")
-    parser.add_argument("--again", type=Path, help="latencies of a second measurement, which take the records' place")
+    parser.add_argument(
+        "--again", type=Path, action="append", default=[], help="latencies of a second measurement; repeatable"
+    )
     given = parser.parse_args()
     warm("llvm")
     found = labelled.of_folder(
@@ -54,7 +56,7 @@ def main() -> int:
         sampler=given.sampler,
         without=recorded(),
         imported=given.imported,
-        again=None if given.again is None else read(given.again),
+        again=[read(each) for each in given.again],
     )
     print(write(found, given.file))
     return 0

@@ -8,6 +8,7 @@ NO_COST_MODEL: Final = "none"
 """Search without a learned ranking."""
 
 RANKER: Final = "ranker"
+CODE_RANKER: Final = "code ranker"
 """The static model, corrected by a forest on decision rows."""
 
 COST_MODELS: Final = ("xgboost", "lightgbm", RANKER, NO_COST_MODEL)

@@ -32,8 +32,14 @@ def evaluate(
     ] = None,
     imported: Annotated[bool, typer.Option("--imported", help="Take what was imported, too.")] = False,
     again: Annotated[
-        Path | None,
-        typer.Option(help="Latencies of a second measurement, which take the records' place; others are left out."),
+        list[Path] | None,
+        typer.Option(
+            help="Latencies of a second measurement, which take the records' place; others are left out. Repeatable: "
+            "programs of all but the first are only learned from."
+        ),
+    ] = None,
+    code: Annotated[
+        Path | None, typer.Option(help="Counts of the programs' machine code, which the code ranker reads.")
     ] = None,
     study: Annotated[
         list[str] | None,
@@ -44,7 +50,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Compare the static model, the ranker and other cost models on measured programs, by held-out workloads."""
-    from tunesmith.dataset.again import read
+    from tunesmith.dataset import again as latencies
+    from tunesmith.dataset import code as counts
     from workers.core import labelled as source
     from workers.tvm_backend.warm import warm
 
@@ -52,7 +59,13 @@ def evaluate(
     chosen, studies = _contenders(contender), _studies(study)
     with shown("evaluating", as_json):
         found = source.of_folder(
-            folder, target, precision, sampler, imported=imported, again=None if again is None else read(again)
+            folder,
+            target,
+            precision,
+            sampler,
+            imported=imported,
+            again=[latencies.read(each) for each in again or ()],
+            code=None if code is None else counts.read(code),
         )
         labelled = Labelled.of(found)
         cuts = [cut for name in studies for cut in splits.STUDIES[name](labelled, folds, seed)]
@@ -64,7 +77,7 @@ def evaluate(
                 value=folder.name,
             )
         rows = evaluation.evaluate_all(labelled, cuts, chosen, seed)
-        if again is not None:  # one latency each says nothing of its noise
+        if again:  # one latency each says nothing of its noise
             rows = [row for row in rows if row.contender != evaluation.NOISE]
     body = {"programs": len(labelled.data), "workloads": list(labelled.names), "rows": [asdict(row) for row in rows]}
     emit(body, _text(labelled, rows), as_json)

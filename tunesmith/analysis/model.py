@@ -102,7 +102,7 @@ class Costs:
                 break
             outer = cpu.caches[level + 1] if level + 1 < len(cpu.caches) else None
             rate = cpu.bandwidth if outer is None else outer.bandwidth * speedup
-            transfers.append(shape.traffic(cpu.cache_share * cache.size) / rate)
+            transfers.append(shape.traffic(cpu.cache_share * cache.size, run.vector) / rate)
         compute = inner.times * inner.cycles / cpu.clock / speedup
         forks = self._forks(shape, run, started, tasks / speedup)
         return Part(shape, run, inner, tasks, compute, tuple(transfers), forks, cpu.exposed_share)

@@ -286,7 +286,7 @@ def _footprints(part: Part, cpu: CpuModel) -> Columns:
     yield "kernel.bytes", _log(_touched(shape, part.run.kernel))
     yield "task.bytes", _log(task)
     for level, cache in enumerate(cpu.caches[:LEVELS]):
-        moved = shape.traffic(cpu.cache_share * cache.size)
+        moved = shape.traffic(cpu.cache_share * cache.size, part.run.vector)
         yield f"cache{level}.task", _log(task / cache.size)
         yield f"cache{level}.moved", _log(moved)
         yield f"cache{level}.per_operation", _log(moved / steps)

@@ -193,29 +193,42 @@ class Shape:
             out.append((found, times))
         return out
 
+    def traffic(self, size: float, vector: Bools | None = None) -> Floats:
+        """Bytes that a cache of ``size`` bytes fetches and writes back; a result counts twice.
+
+        The outermost loops whose footprints fit together keep what they touch; what is outside fetches it anew. Steps
+        of a vector have their lines in common, whatever loops are inside of it.
+
+        Args:
+            vector: bool [loops, n], loops that are vectors; None: none is.
+        """
+        held, moved, shared = self._held
+        fits = held <= size
+        fits[-1] = True
+        place = fits.argmax(axis=0)[np.newaxis]
+        if vector is None:
+            return np.asarray(np.take_along_axis(moved, place, axis=0)[0])
+        inside = np.take_along_axis(np.concatenate([np.zeros((1, self.n), np.bool_), vector]), place, axis=0)[0]
+        found = np.where(inside, np.take_along_axis(shared, place, axis=0)[0], np.inf)
+        return np.asarray(np.minimum(found, np.take_along_axis(moved, place, axis=0)[0]))
+
     @functools.cached_property
-    def _held(self) -> tuple[Floats, Floats]:
+    def _held(self) -> tuple[Floats, Floats, Floats]:
         """Bytes that all accesses touch from each place inwards, and bytes that are moved if a cache holds these.
 
-        A result counts twice among the latter, what is local not at all. Both are float64 [places, n].
+        The third are the bytes that are moved if what steps of the loop around have in common comes once. A result
+        counts twice in both, what is local not at all. All are float64 [places, n].
         """
-        held, moved = np.zeros_like(self.before), np.zeros_like(self.before)
+        held, moved, shared = np.zeros_like(self.before), np.zeros_like(self.before), np.zeros_like(self.before)
         accesses = self.block.write, *self.block.reads
         for at, (access, (found, times)) in enumerate(zip(accesses, self.loaded, strict=True)):
             if not self.buffers[access.buffer].local:
+                count, anew = 1 if at else 2, found * times
                 held += found
-                moved += found * times * (1 if at else 2)
-        return held, moved
-
-    def traffic(self, size: float) -> Floats:
-        """Bytes that a cache of ``size`` bytes fetches and writes back; a result counts twice.
-
-        The outermost loops whose footprints fit together keep what they touch; what is outside fetches it anew.
-        """
-        held, moved = self._held
-        fits = held <= size
-        fits[-1] = True
-        return np.asarray(np.take_along_axis(moved, fits.argmax(axis=0)[np.newaxis], axis=0)[0])
+                moved += anew * count
+                once = np.where(self.moves(access), np.minimum(found[:-1] * self.before[:-1], anew[1:]), anew[1:])
+                shared[1:] += once * count
+        return held, moved, shared
 
 
 def _unfused(block: Block, rows: Sequence[Floats], n: int) -> tuple[tuple[Loop, ...], list[Floats]]:

@@ -7,16 +7,19 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from sqlalchemy.orm import Session
 
+from costmodels.base import Floats32
 from costmodels.labelled import Measured
 from db.blobs import BlobStore
 from db.engine import create_engine, session_factory
 from db.queries import devices, measured, sketches
 from db.queries.measured import MeasuredCandidate, MeasuredWorkload
+from tunesmith.analysis import machine_code
 from tunesmith.analysis.prior import Unit
 from tunesmith.errors import InvalidInput, NotFound
 from tunesmith.messages import Calibration
@@ -83,7 +86,8 @@ def of_folder(
     sampler: str | None = None,
     without: Collection[str] = (),
     imported: bool = False,
-    again: Mapping[str, float] | None = None,
+    again: Sequence[Mapping[str, float]] = (),
+    code: Mapping[str, Floats32] | None = None,
 ) -> list[Measured]:
     """What a service's data folder or a folder of recordings holds.
 
@@ -92,7 +96,9 @@ def of_folder(
         sampler: see :func:`load`.
         without: hashes of workloads that are left out.
         imported: what was imported is taken, too.
-        again: latencies of a second measurement by the records' hashes; see :func:`replaced`.
+        again: latencies of further measurements by the records' hashes; see :func:`replaced`. Programs of all but the
+            first are only learned from.
+        code: counts of programs' machine code by the records' hashes.
 
     Raises:
         InvalidInput: there is nothing.
@@ -102,16 +108,28 @@ def of_folder(
     rows = in_database(folder, target, precision, sampler, imported)
     if rows is not None:
         rows = replace(rows, workloads=[each for each in rows.workloads if each.hash not in without])
-    if rows is not None and again is not None:
-        left = {key: kept for key, each in rows.rows.items() if (kept := replaced(each, again))}
-        rows = replace(rows, rows=left, workloads=[each for each in rows.workloads if each.hash in left])
-    found = of_records(rows, blobs_of(folder)) if rows else []
+    found: list[Measured] = []
+    for number, latencies in enumerate(again or [None]):
+        taken = rows if rows is None or latencies is None else _again(rows, latencies, failures=not number)
+        measured = of_records(taken, blobs_of(folder), code=code or {}) if taken else []
+        found += [replace(each, judges=not number) for each in measured]
     if not found:
         what = "record" if sampler is None else f"label of the sampler {sampler!r}"
         raise InvalidInput(
             f"the database in {folder.name} has no {what} in {precision} to judge by", field="folder", value=folder.name
         )
     return found
+
+
+def _again(found: Found, latencies: Mapping[str, float], failures: bool) -> Found:
+    """Records with other latencies; failures go with one measurement."""
+    again = {key: replaced(each, latencies) for key, each in found.rows.items()}
+    left = {
+        key: [row for row in each if failures or row.latency is not None]
+        for key, each in again.items()
+        if any(row.latency is not None for row in each)
+    }
+    return replace(found, rows=left, workloads=[each for each in found.workloads if each.hash in left])
 
 
 def in_database(
@@ -195,13 +213,20 @@ def load(
     )
 
 
-def of_records(found: Found, blobs: BlobStore, unit: Unit = contextlib.nullcontext) -> list[Measured]:
-    """Decision rows of records; ``unit`` is entered for each small piece of work."""
+def of_records(
+    found: Found,
+    blobs: BlobStore,
+    unit: Unit = contextlib.nullcontext,
+    code: Mapping[str, Floats32] = MappingProxyType({}),
+) -> list[Measured]:
+    """Decision rows of records, and what ``code`` has of them; ``unit`` is entered for each small piece of work."""
     warm(found.target.kind)
-    return [_measured(found, workload, blobs, unit) for workload in found.workloads]
+    return [_measured(found, workload, blobs, unit, code) for workload in found.workloads]
 
 
-def _measured(found: Found, workload: MeasuredWorkload, blobs: BlobStore, unit: Unit) -> Measured:
+def _measured(
+    found: Found, workload: MeasuredWorkload, blobs: BlobStore, unit: Unit, code: Mapping[str, Floats32]
+) -> Measured:
     rows = [row for row in found.rows[workload.hash] if row.candidate.sketch in found.bodies]
     keys = dict.fromkeys(str(row.candidate.sketch) for row in rows)
     bodies = [SketchBody.from_json(found.bodies[key]) for key in keys]
@@ -214,7 +239,16 @@ def _measured(found: Found, workload: MeasuredWorkload, blobs: BlobStore, unit: 
     batch = traces.space.batch([row.candidate for row in rows])
     features = prior.rows(batch, workload.family, found.precision)
     latency = np.array([np.inf if row.latency is None else row.latency for row in rows], dtype=np.float64)
-    return Measured(workload.name, workload.family, workload.models, features, latency, _spread(rows))
+    counts = _counts(rows, code) if code else None
+    return Measured(
+        workload.name, workload.family, workload.models, features, latency, _spread(rows), counts, hash=workload.hash
+    )
+
+
+def _counts(rows: Sequence[MeasuredCandidate], code: Mapping[str, Floats32]) -> Floats32:
+    """Counts of their machine code, float32 [rows, counts]; NaN where nobody read it."""
+    unread = np.full(len(machine_code.COLUMNS), np.nan, dtype=np.float32)
+    return np.stack([code.get(str(row.content), unread) for row in rows])
 
 
 def _spread(rows: Iterable[MeasuredCandidate]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

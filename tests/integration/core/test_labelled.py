@@ -6,6 +6,7 @@ import contextlib
 import json
 import shutil
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import core_flow
@@ -24,6 +25,7 @@ from db.models import CostModelRow, Job, Round
 from db.transactions import training
 from tunesmith.analysis.rows import COLUMNS, PLACE, STATIC
 from tunesmith.cli import main
+from tunesmith.dataset import again, code
 from tunesmith.errors import InvalidInput
 from tunesmith.messages import IngestModel, TrainCostModel
 from tunesmith.names import DECISIONS
@@ -35,6 +37,7 @@ from workers.tvm_backend.warm import warm
 warm("llvm")
 
 from benchmarks.replay import rates  # noqa: E402
+from tools import read_code  # noqa: E402
 from workers.core import ingest, labelled, train  # noqa: E402
 from workers.core.context import Context  # noqa: E402
 from workers.core.features import BatchFeatures  # noqa: E402
@@ -138,6 +141,36 @@ def test_a_ranker_chooses_the_first_batch_of_another_workload(
     assert "has no record in float32" in capsys.readouterr().out, "what was imported is nobody's measurement here"
     assert main.run_command_line((*asked, "--imported")) == 0
     assert json.loads(capsys.readouterr().out)["programs"] == body["programs"]
+    _measured_and_read_again(data, tmp_path, capsys)
+
+
+def _measured_and_read_again(data: Path, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two more measurements of a data folder's records, and counts of their machine code."""
+    with contextlib.closing(sqlite3.connect(data / "tunesmith.db")) as file:
+        file.execute("UPDATE records SET content = printf('%064x', id)")
+        file.commit()
+    found = labelled.in_database(data, imported=True)
+    assert found is not None
+    valid = {str(each.content): each.latency for some in found.rows.values() for each in some if each.latency}
+    for number, name in enumerate(("second", "third")):
+        again.write(dict(list(valid.items())[number:]), files / name)
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(2):
+            read_code.read_all(found, labelled.blobs_of(data), files / "code", pool, 1)
+    assert code.read(files / "code").keys() == valid.keys()
+    asked = ("costmodels", "evaluate", str(data), "--imported", "--study", "workload", "--json")
+    named = ("--contender", "ranker", "--contender", "code ranker", "--again", str(files / "second"))
+    capsys.readouterr()
+    assert main.run_command_line((*asked, *named, "--again", str(files / "third"), "--code", str(files / "code"))) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert len(body["workloads"]) == 4, "each is a group in each measurement"
+    assert {row["contender"]: row["workloads"] for row in body["rows"]} == {
+        "ranker": 2,
+        "code ranker": 2,
+        "ranker, code of 16": 2,
+    }
+    assert main.run_command_line((*asked, *named, "--code", str(files / "second"))) == 2
+    assert "second holds no counts of machine code" in capsys.readouterr().out
 
 
 def _trained(context: Context) -> str:

@@ -1,4 +1,4 @@
-"""What tasks of a parallel loop share that was fused of several loops."""
+"""What tasks of a parallel loop share that was fused of several loops, and what steps of a vector share."""
 
 from __future__ import annotations
 
@@ -69,3 +69,18 @@ def test_a_fused_loop_goes_through_its_innermost_axis_first(kind: Kind) -> None:
     assert shape.ranges(~np.array([whole]).T)[:, 0].tolist() == [56, 56]
     assert shape.nested[0, :, 0].tolist() == [56, 56]
     assert shape.traffic(2 * 2 * 56 * F)[0] == 3 * 56 * 56 * F, "each is read once; the result counts twice"
+
+
+def test_steps_of_a_vector_share_their_lines() -> None:
+    """Eight rows of 64 columns are summed inside of a vector along them, as where a compiler made the vector."""
+    loops = fixed(0, 4, 0), fixed(1, 64, 1), fixed(2, 8, 2, reduction=True)
+    row, column = Index(((0, 1),)), Index(((1, 1),))
+    read = Access(1, (Index(((2, 1),)), column))
+    block = Block("sums", (4, 64, 8), loops, Access(0, (row, column)), (read,), 1.0, update=True)
+    buffers = Buffer("sums", (4, 64), F), Buffer("x", (8, 64), F)
+    shape = Shape.make(Nest((block,), buffers), block, {}, 1)
+    size, written = 9 * 64, 2 * 4 * 64 * F  # a line of each row fits, and no two
+    alone = shape.traffic(size)[0]
+    assert alone == 4 * 64 * 8 * 64 + 2 * 4 * 64 * 64, "without a vector each step fetches whole lines"
+    vector = np.array([[False], [True], [False]])
+    assert shape.traffic(size, vector)[0] == 4 * 8 * 64 * F + written

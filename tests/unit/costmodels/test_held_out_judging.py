@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,20 @@ def test_no_workload_of_a_model_nor_a_mutation_of_one_is_learned_from() -> None:
     assert found == {frozenset({"a0", "b0"}): {"c0"}, frozenset({"a0", "a1"}): {"b0", "b1", "c0"}}, "o leaves nothing"
     for cut in splits.by_kin(LABELLED):
         assert {name[0] for name in workloads(cut.train)}.isdisjoint(name[0] for name in workloads(cut.test))
+
+
+def test_further_measurements_are_learned_from_and_never_judge() -> None:
+    more = [replace(each, judges=False) for each in (FOUND[0], FOUND[4])]
+    twice = Labelled.of([*FOUND, *more])
+    for study in (splits.by_workload(twice, 3, 0), splits.by_kin(twice), splits.few_shot(twice, (0, 4), 3, 0)):
+        for cut in study:
+            judged = {twice.names[group] for group in twice.data.group[cut.test]}
+            assert max(twice.data.group[cut.test]) < len(FOUND)
+            shown = np.unique(twice.data.group[cut.train]).tolist()
+            assert not {twice.names[group] for group in shown if group >= len(FOUND)} & judged
+            assert study[0].study != "workload" or not {twice.names[group] for group in shown} & judged
+    learned = [cut for cut in splits.by_workload(twice, 3, 0) if len(FOUND) in twice.data.group[cut.train]]
+    assert len(learned) == 2, "wherever its workload does not judge"
 
 
 def test_shots_are_added_to_the_same_split_and_never_judge() -> None:

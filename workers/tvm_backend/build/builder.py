@@ -202,7 +202,7 @@ class Builder:
 
         reuse_check = ReuseCheck(code_cache)
         try:
-            with target, tvm.transform.PassContext(config=_config(mod, target), instruments=[reuse_check]):
+            with target, tvm.transform.PassContext(config=lowering(mod, target), instruments=[reuse_check]):
                 library = tvm.compile(mod, target=target).mod
                 check(library)
         except Exception:  # how TVM hands on what a ReuseCheck raises differs from pass to pass
@@ -255,12 +255,12 @@ def build_program(mod: Any, target: Any, out: Path) -> None:
     """Write the library of a scheduled program, compiled as candidates are."""
     import tvm
 
-    with target, tvm.transform.PassContext(config=_config(mod, target)):
+    with target, tvm.transform.PassContext(config=lowering(mod, target)):
         _write(tvm.compile(mod, target=target).mod, out)
 
 
-def _config(mod: Any, target: Any) -> Mapping[str, bool]:
-    """How TVM compiles a candidate."""
+def lowering(mod: Any, target: Any) -> Mapping[str, bool]:
+    """How TVM compiles a candidate: the options of its passes."""
     from workers.tvm_backend.export import script
 
     if "gpu" not in target.keys:

@@ -36,7 +36,7 @@ from workers.tvm_backend.design_space.nests.trace_loops import Tags
 from workers.tvm_backend.design_space.replay import Replayer, decisions_of, together
 from workers.tvm_backend.design_space.sketch import SketchBody
 
-MAX_NESTS = 128
+MAX_NESTS = 512
 """Nests of a space at most, each sketch having its share; many blocks have hundreds of places, at some 40 ms each."""
 MIN_NESTS_PER_SKETCH = 1
 """Nests of a sketch that may be made in any case: at a time, and in all."""
