@@ -25,11 +25,11 @@ from workers.core import labelled
 from workers.tvm_backend.warm import warm
 
 Program = tuple[str, bytes, tuple[Decision, ...]]
-"""Hash of its record, sketch, decisions."""
+"""Key of its record, sketch, decisions."""
 
 
 def rows(module: bytes, target: dict[str, Any], programs: Sequence[Program]) -> dict[str, Floats32]:
-    """Counts of programs of one workload by their records' hashes, in a process of its own."""
+    """Counts of programs of one workload by their records' keys, in a process of its own."""
     warm("llvm")
     from workers.tvm_backend.build.assembly import assembly
     from workers.tvm_backend.design_space.replay import Replayer
@@ -51,9 +51,9 @@ def programs_of(found: labelled.Found, workload: str, known: dict[str, Floats32]
 
     bodies = {key: SketchBody.from_json(body).to_json() for key, body in found.bodies.items()}
     return [
-        (str(row.content), bodies[str(row.candidate.sketch)], tuple(row.candidate.decisions))
+        (code.key(row.content), bodies[str(row.candidate.sketch)], tuple(row.candidate.decisions))
         for row in found.rows[workload]
-        if row.latency is not None and row.content is not None and row.content not in known
+        if row.latency is not None and row.content is not None and code.key(row.content) not in known
     ]
 
 

@@ -21,6 +21,7 @@ from db.queries import devices, measured, sketches
 from db.queries.measured import MeasuredCandidate, MeasuredWorkload
 from tunesmith.analysis import machine_code
 from tunesmith.analysis.prior import Unit
+from tunesmith.dataset.code import key
 from tunesmith.errors import InvalidInput, NotFound
 from tunesmith.messages import Calibration
 from tunesmith.names import FLOAT32
@@ -98,7 +99,7 @@ def of_folder(
         imported: what was imported is taken, too.
         again: latencies of further measurements by the records' hashes; see :func:`replaced`. Programs of all but the
             first are only learned from.
-        code: counts of programs' machine code by the records' hashes.
+        code: counts of programs' machine code by the records' keys.
 
     Raises:
         InvalidInput: there is nothing.
@@ -248,7 +249,7 @@ def _measured(
 def _counts(rows: Sequence[MeasuredCandidate], code: Mapping[str, Floats32]) -> Floats32:
     """Counts of their machine code, float32 [rows, counts]; NaN where nobody read it."""
     unread = np.full(len(machine_code.COLUMNS), np.nan, dtype=np.float32)
-    return np.stack([code.get(str(row.content), unread) for row in rows])
+    return np.stack([code.get(key(str(row.content)), unread) for row in rows])
 
 
 def _spread(rows: Iterable[MeasuredCandidate]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -11,7 +11,7 @@ from tunesmith.analysis.machine_code import COLUMNS
 from tunesmith.dataset import code
 from tunesmith.errors import InvalidInput
 
-KEYS = [hashlib.sha256(bytes([n])).hexdigest() for n in range(3)]
+KEYS = [code.key(hashlib.sha256(bytes([n])).hexdigest()) for n in range(3)]
 
 
 def counts() -> dict[str, np.ndarray]:
