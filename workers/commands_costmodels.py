@@ -39,7 +39,8 @@ def evaluate(
         ),
     ] = None,
     code: Annotated[
-        Path | None, typer.Option(help="Counts of the programs' machine code, which the code ranker reads.")
+        list[Path] | None,
+        typer.Option(help="Counts of the programs' machine code, which the code ranker reads; repeatable."),
     ] = None,
     study: Annotated[
         list[str] | None,
@@ -65,7 +66,7 @@ def evaluate(
             sampler,
             imported=imported,
             again=[latencies.read(each) for each in again or ()],
-            code=None if code is None else counts.read(code),
+            code=dict(item for each in code or () for item in counts.read(each).items()),
         )
         labelled = Labelled.of(found)
         cuts = [cut for name in studies for cut in splits.STUDIES[name](labelled, folds, seed)]

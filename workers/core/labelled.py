@@ -88,7 +88,7 @@ def of_folder(
     without: Collection[str] = (),
     imported: bool = False,
     again: Sequence[Mapping[str, float]] = (),
-    code: Mapping[str, Floats32] | None = None,
+    code: Mapping[str, Floats32] = MappingProxyType({}),
 ) -> list[Measured]:
     """What a service's data folder or a folder of recordings holds.
 
@@ -112,7 +112,7 @@ def of_folder(
     found: list[Measured] = []
     for number, latencies in enumerate(again or [None]):
         taken = rows if rows is None or latencies is None else _again(rows, latencies, failures=not number)
-        measured = of_records(taken, blobs_of(folder), code=code or {}) if taken else []
+        measured = of_records(taken, blobs_of(folder), code=code) if taken else []
         found += [replace(each, judges=not number) for each in measured]
     if not found:
         what = "record" if sampler is None else f"label of the sampler {sampler!r}"
