@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from costmodels.base import Features, Floats, Guard, TrainingSet
+from costmodels.metrics import filled
 from costmodels.ranker import RankerModel
 from tunesmith.analysis import machine_code
 from tunesmith.analysis.rows import COLUMNS, VERSION
@@ -54,9 +55,7 @@ def chosen_again(scores: Floats, second: Floats, count: int = READ) -> Floats:
         scores: float64 [n], of all; NaN is taken for the median.
         second: float64 [n], an opinion on the best ones; where it is NaN, they stay behind those that have one.
     """
-    known = scores[~np.isnan(scores)]
-    first = np.where(np.isnan(scores), float(np.median(known)) if len(known) else 0.0, scores)
-    order = np.argsort(-first, kind="stable")
+    order = np.argsort(-filled(scores), kind="stable")
     best = order[:count]
     again = best[np.argsort(-np.where(np.isnan(second[best]), -np.inf, second[best]), kind="stable")]
     out = np.empty(len(scores))

@@ -10,7 +10,7 @@ import numpy as np
 from costmodels.base import Features, Floats, TrainingSet
 from costmodels.code_ranker import READ, CodeRankerModel, chosen_again
 from costmodels.labelled import Labelled
-from costmodels.metrics import pairwise_accuracy, peak_at_k, rank_correlation, top_k_score
+from costmodels.metrics import filled, pairwise_accuracy, peak_at_k, rank_correlation, top_k_score
 from costmodels.registry import make_cost_model
 from costmodels.splits import Split
 from tunesmith.analysis.rows import PLACE, STATIC
@@ -137,15 +137,9 @@ def _metrics(labelled: Labelled, split: Split, scores: Floats) -> list[dict[str,
     for number in np.unique(group):
         mine = group == number
         if np.isfinite(latency[mine]).any():
-            known = _filled(scores[mine])
+            known = filled(scores[mine])
             out.append({name: metric(known, latency[mine]) for name, metric in METRICS.items()})
     return out
-
-
-def _filled(scores: Floats) -> Floats:
-    """Programs of which nothing is known are in the middle."""
-    known = scores[~np.isnan(scores)]
-    return np.where(np.isnan(scores), float(np.median(known)) if len(known) else 0.0, scores)
 
 
 def _row(study: str, contender: str, found: Sequence[Mapping[str, float]], seed: int) -> Row:

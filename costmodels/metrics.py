@@ -65,6 +65,12 @@ def rank_correlation(scores: Floats, latency: Floats) -> float:
     return float(np.mean((a - a.mean()) * (b - b.mean())) / (a.std() * b.std()))
 
 
+def filled(scores: Floats) -> Floats:
+    """Scores in which programs of which nothing is known are in the middle."""
+    known = scores[~np.isnan(scores)]
+    return np.where(np.isnan(scores), float(np.median(known)) if len(known) else 0.0, scores)
+
+
 def _ranks(values: Floats) -> Floats:
     """Places in order; equal values share the mean of theirs."""
     distinct, place, count = np.unique(values, return_inverse=True, return_counts=True)

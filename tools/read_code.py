@@ -35,11 +35,11 @@ def rows(module: bytes, target: dict[str, Any], programs: Sequence[Program]) -> 
     from workers.tvm_backend.design_space.replay import Replayer
     from workers.tvm_backend.design_space.sketch import SketchBody
 
-    replayer, bodies, out = Replayer(module, Target(target)), dict[bytes, SketchBody](), dict[str, Floats32]()
+    replayer, out = Replayer(module, Target(target)), dict[str, Floats32]()
+    bodies = {body: SketchBody.from_json(body) for body in {body for _, body, _ in programs}}
     for key, body, decisions in programs:
-        sketch = bodies.setdefault(body, SketchBody.from_json(body))
         try:
-            out[key] = code_row(assembly(replayer, sketch, decisions))
+            out[key] = code_row(assembly(replayer, bodies[body], decisions))
         except InvalidCandidate:  # it was one when it was measured: a version of TVM between
             continue
     return out
@@ -49,10 +49,12 @@ def programs_of(found: labelled.Found, workload: str, known: dict[str, Floats32]
     """Records with a latency that nothing is known of."""
     from workers.tvm_backend.design_space.sketch import SketchBody
 
-    bodies = {key: SketchBody.from_json(body).to_json() for key, body in found.bodies.items()}
+    rows = found.rows[workload]
+    sketches = {str(row.candidate.sketch) for row in rows}
+    bodies = {key: SketchBody.from_json(found.bodies[key]).to_json() for key in sketches}
     return [
         (code.key(row.content), bodies[str(row.candidate.sketch)], tuple(row.candidate.decisions))
-        for row in found.rows[workload]
+        for row in rows
         if row.latency is not None and row.content is not None and code.key(row.content) not in known
     ]
 

@@ -107,9 +107,10 @@ def _studies(names: Sequence[str] | None) -> list[str]:
 
 def _text(labelled: Labelled, rows: Sequence[Row]) -> str:
     """Tables, one for each study."""
+    programs, workloads = len(labelled.data), len(set(labelled.workloads))
     lines = [
-        f"{len(labelled.data)} programs of {len(labelled.names)} workloads; means over held-out workloads, with the "
-        "95 % bands of a bootstrap over them"
+        f"{programs} programs of {workloads} workloads; means over held-out workloads, with the 95 % bands of a "
+        "bootstrap over them"
     ]
     width = max(len(row.contender) for row in rows)
     for study in dict.fromkeys(row.study for row in rows):
