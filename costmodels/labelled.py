@@ -24,6 +24,7 @@ class Measured:
         code: float32 [programs, counts], see :class:`costmodels.base.Features`; None where none was read.
         judges: False for programs that are only learned from, which another measurement was of.
         hash: the workload's; empty where the name stands for it.
+        target: what the programs were built for, as the target's hash.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Measured:
     code: Floats32 | None = None
     judges: bool = True
     hash: str = ""
+    target: str = ""
 
     @property
     def workload(self) -> str:
@@ -51,7 +53,7 @@ class Labelled:
     Attributes:
         data: rows, latencies and groups.
         spread: float64 [programs], relative standard deviation of each latency.
-        names, workloads, kin, models, judges: what :class:`Measured` has for each group.
+        names, workloads, kin, models, judges, targets: what :class:`Measured` has for each group.
     """
 
     data: TrainingSet
@@ -61,6 +63,7 @@ class Labelled:
     kin: tuple[str, ...]
     models: tuple[frozenset[str], ...]
     judges: tuple[bool, ...]
+    targets: tuple[str, ...]
 
     @classmethod
     def of(cls, found: Sequence[Measured]) -> Labelled:
@@ -86,6 +89,7 @@ class Labelled:
             tuple(each.kin for each in kept),
             tuple(each.models for each in kept),
             tuple(each.judges for each in kept),
+            tuple(each.target for each in kept),
         )
 
 

@@ -63,18 +63,30 @@ def few_shot(labelled: Labelled, shots: Sequence[int], folds: int, seed: int) ->
     return [cut for cut in out if len(cut.test) and len(cut.train)]
 
 
+def by_target(labelled: Labelled, folds: int, seed: int) -> list[Split]:
+    """As :func:`by_workload`, but only what was built for another target is learned from."""
+    out = []
+    for target in dict.fromkeys(labelled.targets):
+        mine = [at for at, each in enumerate(labelled.targets) if each == target]
+        for held in _parts(labelled, folds, seed, mine):
+            out.append(_cut("target", labelled, held, [*mine, *_same(labelled, held)]))
+    return [cut for cut in out if len(cut.train)]
+
+
 STUDIES: Mapping[str, Callable[[Labelled, int, int], list[Split]]] = {
     "workload": by_workload,
     "kind": lambda labelled, folds, seed: by_kin(labelled),
     "model": lambda labelled, folds, seed: by_model(labelled),
+    "target": by_target,
     "shots": lambda labelled, folds, seed: few_shot(labelled, SHOTS, folds, seed),
 }
 """What is held out, by name; made of labels, a number of parts and a seed."""
 
 
-def _parts(labelled: Labelled, folds: int, seed: int) -> list[Ints]:
-    """Numbers of the groups that judge in random parts, none of them empty or all."""
+def _parts(labelled: Labelled, folds: int, seed: int, among: Collection[int] | None = None) -> list[Ints]:
+    """Numbers of the groups that judge in random parts, none of them empty or all; ``among``: only of these."""
     judges = np.flatnonzero(labelled.judges)
+    judges = judges if among is None else judges[np.isin(judges, list(among))]
     order = judges[np.random.default_rng(seed).permutation(len(judges))]
     return [np.sort(order[part::folds]) for part in range(min(folds, len(order))) if len(order) > 1]
 

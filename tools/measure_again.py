@@ -3,7 +3,8 @@
 All programs of a workload are built first. Then they are timed one after the other, in three rounds, within seconds of
 each other, so that nothing that lasts for minutes tells two of them apart. Those that took more than five times as long
 as the best are timed once. Nothing else may run on the machine meanwhile. A run that is repeated goes on with the
-workloads that the file lacks.
+workloads that the file lacks. With ``--here`` the programs are built for this machine's processor, whichever the
+records are of, and the file says so.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.harness.child import use_cores
+from benchmarks.harness.measurer import open_measurer
 from db.queries.measured import MeasuredWorkload
 from tunesmith.dataset import again
+from tunesmith.dataset.again import Again, Processor
 from workers.core import labelled
 from workers.protocol import BuildRequest
 from workers.tvm_backend.arguments import random_array
@@ -46,13 +50,27 @@ def build(part: Sequence[tuple[BuildRequest, str]], lease: Path) -> None:
         builder.build(request)
 
 
+def some(found: labelled.Found, programs: int | None) -> labelled.Found:
+    """So many latencies of each workload at most; in the order of their records' hashes, which is as good as any."""
+    rows = {
+        key: sorted((row for row in each if row.latency is not None and row.content), key=lambda row: str(row.content))
+        for key, each in found.rows.items()
+    }
+    return replace(found, rows={key: each[:programs] for key, each in rows.items()})
+
+
+def here() -> Processor:
+    """This machine's processor, calibrated."""
+    with open_measurer() as measurer:
+        return Processor(measurer.target, measurer.calibration())
+
+
 def requests(
     found: labelled.Found, workload: MeasuredWorkload, module: bytes, folder: Path
 ) -> list[tuple[BuildRequest, str]]:
     """What to build, each with the hash of its record."""
-    rows = [row for row in found.rows[workload.hash] if row.latency is not None and row.content is not None]
     made = []
-    for place, row in enumerate(rows):
+    for place, row in enumerate(found.rows[workload.hash]):
         body = SketchBody.from_json(found.bodies[str(row.candidate.sketch)]).to_json()
         out, decisions = folder / f"{place}.so", tuple(row.candidate.decisions)
         request = BuildRequest(workload.hash, module, found.target.json, body, decisions, out, BUILD_SECONDS)
@@ -100,11 +118,16 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="data folder of a service")
     parser.add_argument("file", type=Path, help="what to write, or to go on with")
     parser.add_argument("--imported", action="store_true", help="take what was imported, too")
+    parser.add_argument("--here", action="store_true", help="build for this processor, whichever the records are of")
+    parser.add_argument("--programs", type=int, help="of each workload, at most (default: all)")
     given = parser.parse_args()
     found, blobs = labelled.in_database(given.folder, imported=given.imported), labelled.blobs_of(given.folder)
     if found is None:
         raise SystemExit(f"{given.folder} has no records")
-    latencies = again.read(given.file) if given.file.is_file() else {}
+    before = again.read(given.file) if given.file.is_file() else Again({}, here() if given.here else None)
+    found, latencies = some(found, given.programs), dict(before.latencies)
+    if before.processor is not None:
+        found = replace(found, target=before.processor.target)
     spawn, cores = multiprocessing.get_context("spawn"), found.target.num_cores
     with (
         ProcessPoolExecutor(PROCESSES, spawn) as builders,
@@ -117,7 +140,7 @@ def main() -> int:
             began = time.monotonic()
             taken = measure(found, workload, blobs.get_bytes(workload.module_blob), builders, device)
             latencies |= taken
-            again.write(latencies, given.file)
+            again.write(Again(latencies, before.processor), given.file)
             seconds = time.monotonic() - began
             print(
                 f"{workload.name}: {len(taken)} of {len(found.rows[workload.hash])} records, {seconds:.0f} s",

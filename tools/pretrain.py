@@ -1,5 +1,6 @@
 """A ranker that learns from a data folder's records, as a file: ``python -m tools.pretrain FOLDER FILE``.
 
+With counts of machine code (``--code``) it is a code ranker, as the one in ``costmodels/pretrained``.
 Workloads that ``bench replay`` has recordings of are left out, so that what is learned can be judged by them.
 """
 
@@ -12,9 +13,10 @@ from pathlib import Path
 
 from benchmarks.harness.operators import program
 from benchmarks.replay.workloads import DATA, load_all
+from costmodels.code_ranker import CodeRankerModel
 from costmodels.labelled import Labelled, Measured
 from costmodels.ranker import RankerModel
-from tunesmith.dataset.again import read
+from tunesmith.dataset import again, code
 from tunesmith.names import DEFAULT_PRECISION
 from tunesmith.targets import Target
 from workers.core import labelled
@@ -28,9 +30,9 @@ def recorded() -> frozenset[str]:
 
 
 def write(measured: Sequence[Measured], path: Path) -> str:
-    """Fit a ranker and write it; what it learned from, in a line."""
+    """Fit a ranker, or a code ranker where code was read, and write it; what it learned from, in a line."""
     data = Labelled.of(measured)
-    model = RankerModel()
+    model = RankerModel() if data.data.features.code is None else CodeRankerModel()
     model.fit(data.data)
     path.write_bytes(model.save())
     size = path.stat().st_size
@@ -48,6 +50,7 @@ def main() -> int:
     parser.add_argument(
         "--again", type=Path, action="append", default=[], help="latencies of a second measurement; repeatable"
     )
+    parser.add_argument("--code", type=Path, action="append", default=[], help="counts of machine code; repeatable")
     given = parser.parse_args()
     warm("llvm")
     found = labelled.of_folder(
@@ -56,7 +59,8 @@ def main() -> int:
         sampler=given.sampler,
         without=recorded(),
         imported=given.imported,
-        again=[read(each) for each in given.again],
+        again=[again.read(each) for each in given.again],
+        code=dict(item for each in given.code for item in code.read(each).items()),
     )
     print(write(found, given.file))
     return 0

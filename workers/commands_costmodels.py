@@ -34,13 +34,16 @@ def evaluate(
     again: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Latencies of a second measurement, which take the records' place; others are left out. Repeatable: "
-            "programs of all but the first are only learned from."
+            help="Latencies of a second measurement, which take the records' place, here or on another processor; "
+            "others are left out. Repeatable: programs of all but the first are only learned from."
         ),
     ] = None,
     code: Annotated[
         list[Path] | None,
-        typer.Option(help="Counts of the programs' machine code, which the code ranker reads; repeatable."),
+        typer.Option(
+            help="Counts of the programs' machine code, built for the records' own target, which the code ranker "
+            "reads; repeatable."
+        ),
     ] = None,
     study: Annotated[
         list[str] | None,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.harness.operators import Operator
 from tunesmith.errors import MeasurementFailed, StackFailed
-from tunesmith.messages import MeasureLimits
+from tunesmith.messages import Calibration, MeasureLimits
 from tunesmith.safe_path import python
 from tunesmith.targets import Target
 from tunesmith.types import Candidate
@@ -45,7 +45,7 @@ class LocalMeasurer:
         self._builders, self._runner, self._numbers = builders, runner, itertools.count()
         self._calibrator = Calibrator(builders, runner, folder / "calibration", rules=Rules(early=0.0))
 
-    def noise_floor(self) -> float:
+    def calibration(self) -> Calibration:
         """Calibrate the device, or look at it again: the first times always, later when that is due.
 
         Call it between sessions.
@@ -58,7 +58,7 @@ class LocalMeasurer:
         found = self._calibrator.calibration(target)
         if found is None:
             raise MeasurementFailed("the device could not be calibrated, so that its noise floor is not known")
-        return found.noise_floor
+        return found
 
     def build(self, operator: Operator, candidates: Sequence[Candidate]) -> list[Built]:
         """Build candidates on all cores, in order; what goes wrong with one is an outcome."""

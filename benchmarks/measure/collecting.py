@@ -88,7 +88,7 @@ def _search(
             break
         found = []
         outcomes = measurer.build(operator, candidates)
-        measurer.noise_floor()  # as the worker does before a batch: each look at the device adds to what is known of it
+        measurer.calibration()  # as the worker does before a batch: each look at the device adds to what is known of it
         own = {built.code_hash: built for built in outcomes if built.path is not None and built.code_hash not in seen}
         seen |= set(own)
         with measurer.device() as runner:
@@ -141,7 +141,7 @@ def _repeat(
     passes: list[list[tuple[float, ...]]] = [[] for _ in schedules]
     for number in range(plan.passes):
         for wave in waves(schedules, rng):
-            floor = measurer.noise_floor()
+            floor = measurer.calibration().noise_floor
             built = [schedules[place].built for place in wave]
             with measurer.device() as runner:
                 for place, found in zip(wave, _samples(runner, built, limits, None), strict=True):

@@ -21,6 +21,7 @@ from db.queries import devices, measured, sketches
 from db.queries.measured import MeasuredCandidate, MeasuredWorkload
 from tunesmith.analysis import machine_code
 from tunesmith.analysis.prior import Unit
+from tunesmith.dataset.again import Again
 from tunesmith.dataset.code import key
 from tunesmith.errors import InvalidInput, NotFound
 from tunesmith.messages import Calibration
@@ -77,7 +78,7 @@ def _recorded(recording: Recording) -> Measured | None:
     batch = traces.space.batch(recording.space.candidates(recording.space.at(points)))
     rows = prior.rows(batch, task.workload.family, FLOAT32)
     seconds, spread = recording.seconds[points], recording.spread[points]
-    return Measured(recording.name, task.workload.family, frozenset(), rows, seconds, spread)
+    return Measured(recording.name, task.workload.family, frozenset(), rows, seconds, spread, target=target.hash)
 
 
 def of_folder(
@@ -87,7 +88,7 @@ def of_folder(
     sampler: str | None = None,
     without: Collection[str] = (),
     imported: bool = False,
-    again: Sequence[Mapping[str, float]] = (),
+    again: Sequence[Again] = (),
     code: Mapping[str, Floats32] = MappingProxyType({}),
 ) -> list[Measured]:
     """What a service's data folder or a folder of recordings holds.
@@ -97,9 +98,9 @@ def of_folder(
         sampler: see :func:`load`.
         without: hashes of workloads that are left out.
         imported: what was imported is taken, too.
-        again: latencies of further measurements by the records' hashes; see :func:`replaced`. Programs of all but the
-            first are only learned from.
-        code: counts of programs' machine code by the records' keys.
+        again: further measurements of the records; see :func:`replaced`. Programs of all but the first are only learned
+            from.
+        code: counts of machine code by the records' keys, for the records' own target.
 
     Raises:
         InvalidInput: there is nothing.
@@ -110,9 +111,10 @@ def of_folder(
     if rows is not None:
         rows = replace(rows, workloads=[each for each in rows.workloads if each.hash not in without])
     found: list[Measured] = []
-    for number, latencies in enumerate(again or [None]):
-        taken = rows if rows is None or latencies is None else _again(rows, latencies, failures=not number)
-        measured = of_records(taken, blobs_of(folder), code=code) if taken else []
+    for number, further in enumerate(again or [None]):
+        taken = rows if rows is None or further is None else _again(rows, further, failures=not number)
+        read = {} if further is not None and further.processor else code
+        measured = of_records(taken, blobs_of(folder), code=read) if taken else []
         found += [replace(each, judges=not number) for each in measured]
     if not found:
         what = "record" if sampler is None else f"label of the sampler {sampler!r}"
@@ -122,15 +124,19 @@ def of_folder(
     return found
 
 
-def _again(found: Found, latencies: Mapping[str, float], failures: bool) -> Found:
-    """Records with other latencies; failures go with one measurement."""
-    again = {key: replaced(each, latencies) for key, each in found.rows.items()}
+def _again(found: Found, further: Again, failures: bool) -> Found:
+    """Records with other latencies; failures go with one measurement, and only with one on their own processor."""
+    failures = failures and further.processor is None
+    again = {key: replaced(each, further.latencies) for key, each in found.rows.items()}
     left = {
         key: [row for row in each if failures or row.latency is not None]
         for key, each in again.items()
         if any(row.latency is not None for row in each)
     }
-    return replace(found, rows=left, workloads=[each for each in found.workloads if each.hash in left])
+    found = replace(found, rows=left, workloads=[each for each in found.workloads if each.hash in left])
+    if further.processor is None:
+        return found
+    return replace(found, target=further.processor.target, calibration=further.processor.calibration)
 
 
 def in_database(
@@ -242,7 +248,15 @@ def _measured(
     latency = np.array([np.inf if row.latency is None else row.latency for row in rows], dtype=np.float64)
     counts = _counts(rows, code) if code else None
     return Measured(
-        workload.name, workload.family, workload.models, features, latency, _spread(rows), counts, hash=workload.hash
+        workload.name,
+        workload.family,
+        workload.models,
+        features,
+        latency,
+        _spread(rows),
+        counts,
+        hash=workload.hash,
+        target=found.target.hash,
     )
 
 

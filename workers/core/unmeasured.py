@@ -14,10 +14,12 @@ from db.queries import by_key, champions, devices, sketches
 from db.queries.work_parts import RoundSubject
 from db.transactions.job_plan import PlannedTask
 from db.transactions.rounds import store_answer
+from tunesmith.analysis.prior import Unit
 from tunesmith.messages import Calibration
 from tunesmith.targets import Target
 from tunesmith.unmeasured import Source
 from workers.core import siblings
+from workers.core.code_reader import reader
 from workers.core.context import Context
 from workers.core.leased import Lease
 from workers.tvm_backend.design_space import unmeasured
@@ -46,15 +48,17 @@ def with_answers(
         found = devices.calibration(session, target.device_class)
     calibration = Calibration.model_validate(found) if found else None
 
+    unit = _units(context, lease)
+
     def answered(task: PlannedTask) -> PlannedTask:
         if task.workload not in near:
             return task
-        lease.check()
-        module = context.blobs.get_bytes(rows[task.workload].module_blob)
-        with context.lease.shared():
-            own, relatives = bodies[task.workload], near[task.workload]
-            about = task.name, task.workload
-            made = unmeasured.choose(about, module, target, own, relatives, calibration, context.nest_forms)
+        row = rows[task.workload]
+        own, relatives, about = bodies[task.workload], near[task.workload], (task.name, task.workload)
+        choose = functools.partial(unmeasured.choose, forms=context.nest_forms, unit=unit)
+        read = reader(row.family, (dtype for dtype, _ in row.args), target)
+        module = context.blobs.get_bytes(row.module_blob)
+        made = choose(about, module, target, own, relatives, calibration, reader=read)
         return task if made.source is Source.DEFAULT else replace(task, answer=made)
 
     return _with_one_each(together(answered, planned))
@@ -72,17 +76,23 @@ def give_answer(context: Context, lease: Lease, subject: RoundSubject) -> None:
         relatives = siblings.relatives(session, about, subject.target_hash, subject.job_id) if warm else []
         found = devices.calibration(session, subject.device_class)
     calibration = Calibration.model_validate(found) if found else None
+    module = context.blobs.get_bytes(subject.module_blob)
+    unit = _units(context, lease)
+    choose = functools.partial(unmeasured.choose, forms=context.nest_forms, unit=unit, hasty=True)
+    answer = choose(("", subject.workload), module, subject.target, bodies, relatives, calibration)
+    context.write(lambda session: store_answer(session, lease.hold(session), answer))
+
+
+def _units(context: Context, lease: Lease) -> Unit:
+    """What is entered for each small piece of work: kernels are timed meanwhile."""
 
     @contextmanager
-    def unit() -> Iterator[None]:  # kernels are timed meanwhile
+    def unit() -> Iterator[None]:
         lease.check()
         with context.lease.shared():
             yield
 
-    module = context.blobs.get_bytes(subject.module_blob)
-    choose = functools.partial(unmeasured.choose, forms=context.nest_forms, unit=unit, hasty=True)
-    answer = choose(("", subject.workload), module, subject.target, bodies, relatives, calibration)
-    context.write(lambda session: store_answer(session, lease.hold(session), answer))
+    return unit
 
 
 def _with_one_each(planned: Sequence[PlannedTask]) -> list[PlannedTask]:

@@ -18,6 +18,7 @@ from tunesmith.targets import Target
 from tunesmith.types import CacheState
 from tunesmith.unmeasured import Answer, Known, Source
 from workers.core import siblings
+from workers.core.code_reader import reader
 from workers.tvm_backend.design_space import space, unmeasured
 from workers.tvm_backend.design_space.nests.forms import NestForms
 from workers.tvm_backend.design_space.replay import together
@@ -64,7 +65,8 @@ def schedules(
             return Answer(name, key, Source.MEASURED, known[key].seconds, None, known[key].trace)
         if not own:
             return Answer(name, key, Source.DEFAULT)
-        return unmeasured.choose((name, key), task.module, target, own, relatives, calibration, forms)
+        read = reader(task.workload.family, (spec.dtype for spec in task.workload.args), target)
+        return unmeasured.choose((name, key), task.module, target, own, relatives, calibration, forms, reader=read)
 
     answers = together(answered, list(zip(tasks, bodies, near, strict=True)))
     return [(_as_tuned(task, known.get(task.workload.hash)), each) for task, each in zip(tasks, answers, strict=True)]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 from core_flow import row
+from marked_nests import MEASURED
 
 from benchmarks.replay.workloads import DATA
 from costmodels.labelled import Labelled
@@ -26,6 +27,7 @@ from db.transactions import training
 from tunesmith.analysis.rows import COLUMNS, PLACE, STATIC
 from tunesmith.cli import main
 from tunesmith.dataset import again, code
+from tunesmith.dataset.again import Again, Processor
 from tunesmith.errors import InvalidInput
 from tunesmith.messages import IngestModel, TrainCostModel
 from tunesmith.names import DECISIONS
@@ -83,7 +85,7 @@ def test_contenders_are_judged_by_a_command(folder: Path, capsys: pytest.Capture
     assert main.run_command_line((*asked, "--json", "--study", "kind", "--study", "workload")) == 0
     assert {row["study"] for row in json.loads(capsys.readouterr().out)["rows"]} == {"kind", "workload"}
     assert main.run_command_line((*asked, "--study", "magic")) == 2
-    assert "there is no study 'magic': take workload, kind, model, shots" in capsys.readouterr().err
+    assert "there is no study 'magic': take workload, kind, model, target, shots" in capsys.readouterr().err
     assert main.run_command_line((*asked, "--study", "model")) == 2
     assert "held out by model nothing is left to learn from" in capsys.readouterr().err
 
@@ -153,7 +155,7 @@ def _measured_and_read_again(data: Path, files: Path, capsys: pytest.CaptureFixt
     assert found is not None
     valid = {str(each.content): each.latency for some in found.rows.values() for each in some if each.latency}
     for number, name in enumerate(("second", "third")):
-        again.write(dict(list(valid.items())[number:]), files / name)
+        again.write(Again(dict(list(valid.items())[number:])), files / name)
     with ThreadPoolExecutor(1) as pool:
         for _ in range(2):
             read_code.read_all(found, labelled.blobs_of(data), files / "code", pool, 1)
@@ -171,6 +173,16 @@ def _measured_and_read_again(data: Path, files: Path, capsys: pytest.CaptureFixt
     }
     assert main.run_command_line((*asked, *named, "--code", str(files / "second"))) == 2
     assert "second holds no counts of machine code" in capsys.readouterr().out
+    there = Processor(Target({**found.target.to_json(), "mcpu": "skylake-avx512"}), MEASURED)
+    again.write(Again(valid, there), files / "there")
+    both = ("--again", str(files / "there"), "--again", str(files / "second"), "--code", str(files / "code"))
+    assert main.run_command_line((*asked[:4], "--study", "target", "--json", *named[:2], *both)) == 0
+    body = json.loads(capsys.readouterr().out)
+    assert [(row["study"], row["contender"], row["workloads"]) for row in body["rows"]] == [("target", "ranker", 2)]
+    known = [again.read(files / name) for name in ("there", "second")]
+    peaks = [each.rows[:, PLACE["device.peak_flops"]] for each in labelled.of_folder(data, imported=True, again=known)]
+    assert (np.concatenate(peaks[:2]) == np.float32(np.log2(MEASURED.peak_flops))).all()
+    assert (np.concatenate(peaks[2:]) != peaks[0][0]).all(), "each is estimated for the processor that it was built for"
 
 
 def _trained(context: Context) -> str:

@@ -176,14 +176,14 @@ def test_what_does_not_apply_or_was_overtaken_says_why_and_takes_no_place(
 ) -> None:
     (space,) = served.core.spaces.values()
     bad, good = tiled(served.space(), (1, 16), (2, 16))
-    replay, name = space._replayer.replay, next(iter(bad["knobs"]))
+    replay, name = space.replayer.replay, next(iter(bad["knobs"]))
 
     def refusing(body: Any, decisions: Any) -> Any:
         if list(decisions[0]) == bad["knobs"][name]:
             raise InvalidCandidate("the trace does not apply: no such loop")
         return replay(body, decisions)
 
-    monkeypatch.setattr(space._replayer, "replay", refusing)
+    monkeypatch.setattr(space.replayer, "replay", refusing)
     assert served.post(bad, good, source="person").status_code == 202
     refused, waiting = served.judged()[-2:]
     assert (refused["state"], refused["reason"]) == ("refused", "the trace does not apply: no such loop")

@@ -64,6 +64,28 @@ def test_further_measurements_are_learned_from_and_never_judge() -> None:
     assert len(learned) == 2, "wherever its workload does not judge"
 
 
+def test_only_what_was_built_for_another_target_is_learned_from() -> None:
+    there = [replace(each, target="there", judges=False) for each in FOUND[:4]]
+    both = Labelled.of([*(replace(each, target="here") for each in FOUND), *there])
+    cuts = splits.by_target(both, 3, 0)
+    assert sorted(np.unique(both.data.group[np.concatenate([cut.test for cut in cuts])])) == list(range(len(FOUND)))
+    for cut in cuts:
+        learned, judged = (np.unique(both.data.group[side]).tolist() for side in (cut.train, cut.test))
+        assert {both.targets[group] for group in learned} == {"there"}
+        assert not {both.names[group] for group in learned} & {both.names[group] for group in judged}
+    assert not splits.by_target(LABELLED, 3, 0), "there is one target alone"
+
+
+def test_recordings_of_two_targets_judge_each_other() -> None:
+    both = Labelled.of([replace(each, target=target) for target in ("here", "there") for each in FOUND])
+    cuts = splits.by_target(both, 2, 0)
+    assert len(cuts) == 4
+    for cut in cuts:
+        learned, judged = ({both.targets[group] for group in both.data.group[side]} for side in (cut.train, cut.test))
+        assert len(judged) == 1
+        assert learned == {"here", "there"} - judged
+
+
 def test_shots_are_added_to_the_same_split_and_never_judge() -> None:
     cuts = splits.few_shot(LABELLED, (0, 4, 8), 3, 0)
     for none, four, eight in zip(cuts[::3], cuts[1::3], cuts[2::3], strict=True):

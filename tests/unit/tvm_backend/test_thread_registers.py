@@ -54,6 +54,6 @@ def test_results_beyond_the_registers_are_refused(
     drawn = traces.space.candidates(traces.space.sample(np.random.default_rng(0), DRAWN))
     other = next(each.decisions[3:] for each in drawn if each.sketch == sketch.hash)
     decisions = (rows, columns, (32, 1, 8), *other)
-    applied = traces._replayer.apply(sketch, decisions)
+    applied = traces.replayer.apply(sketch, decisions)
     assert thread_registers.fits(applied, traces._target) is fits
     assert thread_registers.Bounds.of(applied, traces._target, decisions).hold(decisions) is fits

@@ -12,9 +12,15 @@ from workers.tvm_backend.build.builder import fetching_ahead, lowering
 from workers.tvm_backend.design_space import replay
 
 if TYPE_CHECKING:
-    from tunesmith.types import Decision
+    from tunesmith.types import Candidate, Decision
     from workers.tvm_backend.design_space.replay import Replayer
     from workers.tvm_backend.design_space.sketch import SketchBody
+    from workers.tvm_backend.design_space.space import TraceSpace
+
+
+def assembly_of(traces: TraceSpace, candidate: Candidate) -> str:
+    """As :func:`assembly`, of a candidate of a space."""
+    return assembly(traces.replayer, traces.body(candidate), candidate.decisions)
 
 
 def assembly(replayer: Replayer, body: SketchBody, decisions: Sequence[Decision]) -> str:

@@ -178,6 +178,7 @@ class TraceSpace(Resolver):
 
     Attributes:
         space: the numeric side.
+        replayer: replays traces of the workload.
         nests: what the sketches make of the workload, for the static model.
         generated: hashes of the sketches that TVM's generator made.
     """
@@ -192,17 +193,21 @@ class TraceSpace(Resolver):
     ) -> None:
         self.space = Space([body.sketch for body in bodies])
         self._bodies = {body.hash: body for body in bodies}
-        self._replayer = Replayer(module, target)
-        self._target, self._gpu = target, "gpu" in self._replayer.target.keys
+        self.replayer = Replayer(module, target)
+        self._target, self._gpu = target, "gpu" in self.replayer.target.keys
         self._bounds: dict[str, list[thread_registers.Bounds]] = {}
-        self.nests = Nests(self._replayer, bodies, forms)
+        self.nests = Nests(self.replayer, bodies, forms)
         self.generated = frozenset(body.hash for body in bodies if set(body.postprocs) - {POSTPROC})
-        self._extractor = Extractor(self._replayer)
+        self._extractor = Extractor(self.replayer)
         self._points: collections.OrderedDict[Candidate, _Point] = collections.OrderedDict()
         self._schedules: collections.OrderedDict[Candidate, Schedule] = collections.OrderedDict()
         self._threads = threads
         for body in bodies:
-            self._replayer.skeleton(body)
+            self.replayer.skeleton(body)
+
+    def body(self, candidate: Candidate) -> SketchBody:
+        """The sketch of a candidate."""
+        return self._bodies[str(candidate.sketch)]
 
     def resolve(self, batch: PointBatch) -> tuple[PointBatch, Bools]:
         """Canonical form and validity of each point."""
@@ -225,7 +230,7 @@ class TraceSpace(Resolver):
         Raises:
             InvalidCandidate: it does not apply.
         """
-        sch = self._replayer.replay(self._bodies[str(candidate.sketch)], candidate.decisions)
+        sch = self.replayer.replay(self.body(candidate), candidate.decisions)
         return tir.trace_json(sch.trace)
 
     def why_invalid(self, candidate: Candidate) -> str:
@@ -285,7 +290,7 @@ class TraceSpace(Resolver):
 
     def _replay(self, candidate: Candidate) -> Schedule | None:
         try:
-            sch = self._replayer.replay(self._bodies[str(candidate.sketch)], candidate.decisions)
+            sch = self.replayer.replay(self.body(candidate), candidate.decisions)
         except InvalidCandidate:
             return None
         return sch if not self._gpu or thread_registers.fits(sch, self._target) else None
@@ -297,7 +302,7 @@ class TraceSpace(Resolver):
         known = self._bounds.setdefault(str(candidate.sketch), [])
         if len(known) < BOUNDS and not any(each.whole for each in known):
             try:
-                sch = self._replayer.apply(self._bodies[str(candidate.sketch)], candidate.decisions)
+                sch = self.replayer.apply(self.body(candidate), candidate.decisions)
             except InvalidCandidate:
                 return True
             known.append(thread_registers.Bounds.of(sch, self._target, candidate.decisions))

@@ -1,0 +1,152 @@
+"""The shipped code ranker, and candidates that are compiled to be read before one is taken."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import costmodels.pretrained
+from costmodels.base import Features, Floats
+from costmodels.pretrained import code_ranker
+from tunesmith.analysis.machine_code import COLUMNS as COUNTS
+from tunesmith.analysis.prior import StaticPrior
+from tunesmith.analysis.rows import PLACE, STATIC
+from tunesmith.names import CODE_RANKER
+from tunesmith.search.construction import construct
+from tunesmith.space.base import PointBatch
+from tunesmith.targets import Target
+from tunesmith.unmeasured import Source
+from workers.tvm_backend.warm import warm
+
+warm("llvm")
+
+from benchmarks.harness.operators import Operator, load  # noqa: E402
+from workers.core import code_reader  # noqa: E402
+from workers.core.code_reader import DOUBT, CodeReader, reader  # noqa: E402
+from workers.tvm_backend.design_space.space import TraceSpace  # noqa: E402
+from workers.tvm_backend.design_space.static_model import prior_of  # noqa: E402
+from workers.tvm_backend.design_space.unmeasured import choose  # noqa: E402
+
+pytestmark = pytest.mark.parallel
+TARGET = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
+
+
+class Model:
+    """Adds to the static model's scores what it is told of each program in turn, and counts them."""
+
+    def __init__(self, *added: float) -> None:
+        self.added, self.read = added, 0
+
+    def predict(self, features: Features) -> tuple[Floats, Floats]:
+        assert len(features) == 1
+        assert features.code is not None
+        assert features.code.shape == (1, len(COUNTS))
+        assert features.code.max() > 1, "its code was counted"
+        self.read += 1
+        return -features.rows[:, PLACE[STATIC]].astype(np.float64) + self.added[self.read - 1], np.zeros(1)
+
+
+@pytest.fixture(scope="module")
+def operator() -> Operator:
+    return load("gemm:32x48x64", TARGET)
+
+
+@pytest.fixture(scope="module")
+def opened(operator: Operator) -> tuple[TraceSpace, StaticPrior, PointBatch]:
+    """A space, its static model, and four points of it, the one with the best estimate first."""
+    traces = TraceSpace(operator.task.module, TARGET, list(operator.bodies.values()))
+    prior = prior_of(traces, TARGET, None)
+    assert prior is not None
+    made = construct(traces.space, prior, np.random.default_rng(0), 4)
+    return traces, prior, made.take(np.argsort(prior(made), kind="stable"))
+
+
+Order = Callable[[Model], list[int]]
+
+
+@pytest.fixture
+def order(opened: tuple[TraceSpace, StaticPrior, PointBatch]) -> Order:
+    traces, prior, batch = opened
+
+    def of(model: Model) -> list[int]:
+        made = CodeReader(model, "matmul")  # type: ignore[arg-type]
+        return made(traces, prior, batch, contextlib.nullcontext).tolist()
+
+    return of
+
+
+def test_code_that_is_as_expected_is_read_alone(order: Order) -> None:
+    model = Model(0.0)
+    assert order(model) == [0, 1, 2, 3]
+    assert model.read == 1
+
+
+def test_one_that_is_worse_gives_way_to_the_first_that_is_not(order: Order) -> None:
+    model = Model(-9.0, -9.0, 0.0)
+    assert order(model) == [2, 0, 1, 3]
+    assert model.read == 3, "the last one is thought to be slower"
+
+
+def test_little_worse_is_no_reason(order: Order) -> None:
+    model = Model(*[-9.0] * 4)
+    assert order(model)[0] == 0, "where all are worse by as much, the best estimate counts"
+    assert model.read == 4
+    model = Model(-0.9 * DOUBT, 9.0)
+    assert order(model)[0] == 0
+    assert model.read == 1
+
+
+def test_what_cannot_be_compiled_is_not_taken(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, asked = code_reader.assembly_of, []
+
+    def refused(*arguments: object) -> str:
+        asked.append(arguments)
+        if len(asked) < 3:
+            raise RuntimeError("LLVM has no such instruction")
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(code_reader, "assembly_of", refused)
+    assert order(Model(0.0))[0] == 2
+
+
+def test_only_what_was_learned_of_is_read() -> None:
+    assert reader("matmul", ["float32", "float32"], TARGET) is not None
+    assert reader("matmul", ["bfloat16", "float32"], TARGET) is None
+    assert reader("max_pool2d", ["float32", "float32"], TARGET) is None
+    assert reader("matmul", ["float32"], Target({"kind": "llvm", "mcpu": "haswell", "num-cores": 2})) is None
+    neon = {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "neoverse-n1", "num-cores": 2}
+    assert reader("matmul", ["float32"], Target(neon)) is None
+    assert reader("matmul", ["float32"], Target({"kind": "cuda", "arch": "sm_90"})) is None
+
+
+def test_an_answer_is_chosen_by_the_shipped_model(operator: Operator) -> None:
+    read = reader("matmul", ["float32"], TARGET)
+    bodies = list(operator.bodies.values())
+    made = choose(("gemm", operator.task.workload.hash), operator.task.module, TARGET, bodies, reader=read)
+    assert made.source is Source.ESTIMATED
+    assert made.trace is not None
+    calls = []
+
+    def backwards(traces: TraceSpace, prior: StaticPrior, batch: PointBatch, unit: object) -> np.ndarray:
+        calls.append(prior(batch))
+        return np.arange(len(batch))[::-1]
+
+    last = choose(("gemm", operator.task.workload.hash), operator.task.module, TARGET, bodies, reader=backwards)
+    (estimates,) = calls
+    assert (np.diff(estimates) >= 0).all(), "it is shown the best by their estimates"
+    assert last.seconds == estimates[-1]
+
+
+def test_the_shipped_model_is_small_and_has_a_card() -> None:
+    folder = Path(costmodels.pretrained.__file__).parent
+    sizes = {path.name: path.stat().st_size for path in folder.glob("*.json")}
+    card = (folder / "CARD.md").read_text(encoding="utf-8")
+    assert sum(sizes.values()) <= 2_000_000
+    for name, size in sizes.items():
+        assert re.search(rf"`{re.escape(name)}`.*{size:,} bytes", card), "it is the one that was described"
+    assert code_ranker().kind == CODE_RANKER

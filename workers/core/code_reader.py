@@ -1,0 +1,82 @@
+"""Chooses by machine code among candidates that nobody measures.
+
+LLVM makes slow code of one schedule in ten or so, for reasons that are its own: accumulators that leave the registers,
+elements gathered one by one. The static model does not see that, and its choice may then take several times as long as
+the next. So its choice is compiled to be read before it is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from costmodels.base import CostModel, Features, Floats32
+from costmodels.pretrained import FAMILIES, code_ranker
+from tunesmith.analysis import machine_code
+from tunesmith.analysis.prior import StaticPrior, Unit
+from tunesmith.analysis.rows import PLACE, STATIC
+from tunesmith.names import FLOAT32
+from tunesmith.space.base import Ints, PointBatch
+from tunesmith.targets import Target
+from tunesmith.types import Candidate
+from workers.tvm_backend.build.assembly import assembly_of
+from workers.tvm_backend.design_space.rules.machine import cpu_model_of
+from workers.tvm_backend.design_space.space import TraceSpace
+
+AVX512 = 64
+"""Bytes of the vectors that the shipped model knows."""
+DOUBT = 0.5
+"""How much better another candidate must be, in logarithms to base two: 1.4 times as fast. Chosen by held-out
+workloads, see docs/benchmarks.md."""
+
+
+def reader(family: str, dtypes: Iterable[str], target: Target) -> CodeReader | None:
+    """What reads candidates of a workload; None where nothing was learned of such programs.
+
+    Args:
+        family: the workload's.
+        dtypes: types of the workload's arguments.
+    """
+    if target.kind != "llvm" or {*dtypes} != {FLOAT32} or family not in FAMILIES:
+        return None
+    return CodeReader(code_ranker(), family) if cpu_model_of(target).vector_bytes == AVX512 else None
+
+
+class CodeReader:
+    """Compiles candidates to read their code; nothing is linked or run.
+
+    Args:
+        model: takes decision rows with counts of machine code.
+        family: the workload's.
+    """
+
+    def __init__(self, model: CostModel, family: str) -> None:
+        self._model, self._family = model, family
+
+    def __call__(self, traces: TraceSpace, prior: StaticPrior, batch: PointBatch, unit: Unit) -> Ints:
+        """Rows of a batch, the one to take first; then the others in their order, which is that of their estimates.
+
+        The next candidate is read only while its estimate is better than what was read of the best: mostly the first
+        one's code is as was expected, and is the only one that is compiled.
+        """
+        rows = prior.rows(batch, self._family, FLOAT32)
+        hoped = -rows[:, PLACE[STATIC]].astype(np.float64)
+        best, found = 0, -np.inf
+        for at, candidate in enumerate(traces.space.candidates(batch)):
+            if at and hoped[at] <= found + DOUBT:
+                break
+            with unit():
+                score = self._score(rows[at], traces, candidate)
+            if not at or score > found + DOUBT:
+                best, found = at, score
+        return np.array([best, *(at for at in range(len(batch)) if at != best)], dtype=np.int64)
+
+    def _score(self, row: Floats32, traces: TraceSpace, candidate: Candidate) -> float:
+        """What the model says of a candidate; minus infinity of one that cannot be compiled or read."""
+        try:
+            counts = machine_code.code_row(assembly_of(traces, candidate))
+        except Exception:  # compilers raise many classes, and each is a reason to take another candidate
+            return -np.inf
+        score = float(self._model.predict(Features(row[None], np.arange(2), counts[None]))[0][0])
+        return score if score == score else -np.inf
