@@ -38,6 +38,7 @@ ROUNDS, REPEATS = 3, 2
 SHORTEST = 1.5e-3
 """Seconds of a sample at least."""
 BUILD_SECONDS = 60.0
+OWN = "the records' own target"
 PROCESSES = 2
 WORKLOADS = 32
 """Workloads that a process times: loaded libraries stay mapped as long as it lives, and a process may map 65,530."""
@@ -63,6 +64,29 @@ def here() -> Processor:
     """This machine's processor, calibrated."""
     with open_measurer() as measurer:
         return Processor(measurer.target, measurer.calibration())
+
+
+def begun(file: Path, there: Processor | None) -> Again:
+    """What a file has already, or nothing.
+
+    Raises:
+        SystemExit: it was begun for another target.
+    """
+    if not file.is_file():
+        return Again({}, there)
+    found = again.read(file)
+    asked, known = (each and each.target.canonical for each in (there, found.processor))
+    if asked != known:
+        raise SystemExit(f"{file.name} is of {known or OWN}, not of {asked or OWN}: name another file")
+    return found
+
+
+def positive(text: str) -> int:
+    """A number of programs."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} programs: give one or more")
+    return number
 
 
 def requests(
@@ -119,12 +143,12 @@ def main() -> int:
     parser.add_argument("file", type=Path, help="what to write, or to go on with")
     parser.add_argument("--imported", action="store_true", help="take what was imported, too")
     parser.add_argument("--here", action="store_true", help="build for this processor, whichever the records are of")
-    parser.add_argument("--programs", type=int, help="of each workload, at most (default: all)")
+    parser.add_argument("--programs", type=positive, help="of each workload, at most (default: all)")
     given = parser.parse_args()
     found, blobs = labelled.in_database(given.folder, imported=given.imported), labelled.blobs_of(given.folder)
     if found is None:
         raise SystemExit(f"{given.folder} has no records")
-    before = again.read(given.file) if given.file.is_file() else Again({}, here() if given.here else None)
+    before = begun(given.file, here() if given.here else None)
     found, latencies = some(found, given.programs), dict(before.latencies)
     if before.processor is not None:
         found = replace(found, target=before.processor.target)

@@ -6,7 +6,6 @@ import functools
 from importlib.resources import files
 
 from costmodels.base import CostModel
-from costmodels.code_ranker import CodeRankerModel
 
 X86 = "code-ranker-x86.json"
 FAMILIES = ("batch_matmul", "conv2d", "dense", "depthwise_conv2d", "layer_norm", "matmul", "softmax")
@@ -20,4 +19,6 @@ def code_ranker() -> CostModel:
     Raises:
         ValueError: the file was changed, or is of other columns than this version's.
     """
+    from costmodels.code_ranker import CodeRankerModel  # brings LightGBM
+
     return CodeRankerModel.load(files(__name__).joinpath(X86).read_bytes())

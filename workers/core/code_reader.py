@@ -7,12 +7,14 @@ the next. So its choice is compiled to be read before it is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from costmodels.base import CostModel, Features, Floats32
 from costmodels.pretrained import FAMILIES, code_ranker
+from tunesmith import extras
 from tunesmith.analysis import machine_code
 from tunesmith.analysis.prior import StaticPrior, Unit
 from tunesmith.analysis.rows import PLACE, STATIC
@@ -27,8 +29,10 @@ from workers.tvm_backend.design_space.space import TraceSpace
 AVX512 = 64
 """Bytes of the vectors that the shipped model knows."""
 DOUBT = 0.5
-"""How much better another candidate must be, in logarithms to base two: 1.4 times as fast. Chosen by held-out
-workloads, see docs/benchmarks.md."""
+"""How much more another candidate must score, in logarithms to base two. Chosen by held-out workloads, see
+docs/benchmarks.md."""
+SECONDS = 2.0
+"""Time after which no further candidate of a task is read: long straight code may take LLVM seconds."""
 
 
 def reader(family: str, dtypes: Iterable[str], target: Target) -> CodeReader | None:
@@ -38,7 +42,7 @@ def reader(family: str, dtypes: Iterable[str], target: Target) -> CodeReader | N
         family: the workload's.
         dtypes: types of the workload's arguments.
     """
-    if target.kind != "llvm" or {*dtypes} != {FLOAT32} or family not in FAMILIES:
+    if target.kind != "llvm" or {*dtypes} != {FLOAT32} or family not in FAMILIES or not extras.here("lightgbm"):
         return None
     return CodeReader(code_ranker(), family) if cpu_model_of(target).vector_bytes == AVX512 else None
 
@@ -49,34 +53,40 @@ class CodeReader:
     Args:
         model: takes decision rows with counts of machine code.
         family: the workload's.
+        clock: seconds that pass.
     """
 
-    def __init__(self, model: CostModel, family: str) -> None:
-        self._model, self._family = model, family
+    def __init__(self, model: CostModel, family: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._model, self._family, self._clock = model, family, clock
 
     def __call__(self, traces: TraceSpace, prior: StaticPrior, batch: PointBatch, unit: Unit) -> Ints:
-        """Rows of a batch, the one to take first; then the others in their order, which is that of their estimates.
+        """Rows of a batch: the one to take first, then the others as they are, without those that cannot be compiled.
 
-        The next candidate is read only while its estimate is better than what was read of the best: mostly the first
-        one's code is as was expected, and is the only one that is compiled.
+        The next candidate is read only while its estimate is better than what was read of the best, and while there is
+        time: mostly the first one is the only one that is compiled. Scores of different workloads cannot be compared,
+        so it is a rule of thumb.
         """
         rows = prior.rows(batch, self._family, FLOAT32)
         hoped = -rows[:, PLACE[STATIC]].astype(np.float64)
-        best, found = 0, -np.inf
+        best, found, failed, began = -1, -np.inf, set[int](), self._clock()
         for at, candidate in enumerate(traces.space.candidates(batch)):
-            if at and hoped[at] <= found + DOUBT:
+            if at and (hoped[at] <= found + DOUBT or self._clock() - began > SECONDS):
                 break
             with unit():
                 score = self._score(rows[at], traces, candidate)
-            if not at or score > found + DOUBT:
+            if score is None:
+                failed.add(at)
+            elif best < 0 or score > found + DOUBT:
                 best, found = at, score
-        return np.array([best, *(at for at in range(len(batch)) if at != best)], dtype=np.int64)
+        left = [at for at in range(len(batch)) if at not in failed]
+        return np.array(sorted(left, key=lambda at: at != best), dtype=np.int64)
 
-    def _score(self, row: Floats32, traces: TraceSpace, candidate: Candidate) -> float:
-        """What the model says of a candidate; minus infinity of one that cannot be compiled or read."""
+    def _score(self, row: Floats32, traces: TraceSpace, candidate: Candidate) -> float | None:
+        """What the model says of a candidate, and the static model where it says nothing; None of one that cannot be
+        compiled."""
         try:
             counts = machine_code.code_row(assembly_of(traces, candidate))
         except Exception:  # compilers raise many classes, and each is a reason to take another candidate
-            return -np.inf
+            return None
         score = float(self._model.predict(Features(row[None], np.arange(2), counts[None]))[0][0])
-        return score if score == score else -np.inf
+        return score if score == score else -float(row[PLACE[STATIC]])

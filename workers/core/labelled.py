@@ -113,7 +113,7 @@ def of_folder(
     found: list[Measured] = []
     for number, further in enumerate(again or [None]):
         taken = rows if rows is None or further is None else _again(rows, further, failures=not number)
-        read = {} if further is not None and further.processor else code
+        read = code if rows is None or taken is None or taken.target == rows.target else {}
         measured = of_records(taken, blobs_of(folder), code=read) if taken else []
         found += [replace(each, judges=not number) for each in measured]
     if not found:
@@ -126,7 +126,8 @@ def of_folder(
 
 def _again(found: Found, further: Again, failures: bool) -> Found:
     """Records with other latencies; failures go with one measurement, and only with one on their own processor."""
-    failures = failures and further.processor is None
+    there = further.processor if further.processor and further.processor.target != found.target else None
+    failures = failures and there is None
     again = {key: replaced(each, further.latencies) for key, each in found.rows.items()}
     left = {
         key: [row for row in each if failures or row.latency is not None]
@@ -134,9 +135,7 @@ def _again(found: Found, further: Again, failures: bool) -> Found:
         if any(row.latency is not None for row in each)
     }
     found = replace(found, rows=left, workloads=[each for each in found.workloads if each.hash in left])
-    if further.processor is None:
-        return found
-    return replace(found, target=further.processor.target, calibration=further.processor.calibration)
+    return found if there is None else replace(found, target=there.target, calibration=there.calibration)
 
 
 def in_database(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 import costmodels.pretrained
 from costmodels.base import Features, Floats
 from costmodels.pretrained import code_ranker
+from tunesmith import extras
 from tunesmith.analysis.machine_code import COLUMNS as COUNTS
 from tunesmith.analysis.prior import StaticPrior
 from tunesmith.analysis.rows import PLACE, STATIC
@@ -27,7 +30,7 @@ warm("llvm")
 
 from benchmarks.harness.operators import Operator, load  # noqa: E402
 from workers.core import code_reader  # noqa: E402
-from workers.core.code_reader import DOUBT, CodeReader, reader  # noqa: E402
+from workers.core.code_reader import DOUBT, SECONDS, CodeReader, reader  # noqa: E402
 from workers.tvm_backend.design_space.space import TraceSpace  # noqa: E402
 from workers.tvm_backend.design_space.static_model import prior_of  # noqa: E402
 from workers.tvm_backend.design_space.unmeasured import choose  # noqa: E402
@@ -111,7 +114,44 @@ def test_what_cannot_be_compiled_is_not_taken(order: Order, monkeypatch: pytest.
         return real(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(code_reader, "assembly_of", refused)
-    assert order(Model(0.0))[0] == 2
+    assert order(Model(0.0)) == [2, 3]
+
+
+def test_where_nothing_can_be_compiled_none_is_left(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*arguments: object) -> str:
+        raise RuntimeError("LLVM has no such instruction")
+
+    monkeypatch.setattr(code_reader, "assembly_of", refused)
+    assert order(Model()) == []
+
+
+def test_a_program_that_nobody_can_read_has_its_estimate(order: Order) -> None:
+    assert order(Model(np.nan)) == [0, 1, 2, 3]
+
+
+def test_a_task_has_so_many_seconds(opened: tuple[TraceSpace, StaticPrior, PointBatch]) -> None:
+    traces, prior, batch = opened
+    model, ticks = Model(*[-9.0] * 4), iter((0.0, 1.0, SECONDS + 0.1))
+    made = CodeReader(model, "matmul", clock=lambda: next(ticks))  # type: ignore[arg-type]
+    assert made(traces, prior, batch, contextlib.nullcontext).tolist() == [0, 1, 2, 3]
+    assert model.read == 2
+
+
+def test_a_space_of_which_nothing_is_known_is_not_read(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reading(*arguments: object) -> np.ndarray:
+        raise AssertionError("there is nothing to read")
+
+    monkeypatch.setattr(StaticPrior, "__call__", lambda self, batch: np.full(len(batch), np.inf))
+    bodies = list(operator.bodies.values())
+    made = choose(("gemm", operator.task.workload.hash), operator.task.module, TARGET, bodies, reader=reading)
+    assert made.source is Source.DEFAULT
+
+
+def test_without_lightgbm_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "here", lambda module: module != "lightgbm")
+    assert reader("matmul", ["float32"], TARGET) is None
+    lean = "import sys; sys.modules['lightgbm'] = None; import workers.core.prepare, workers.core.unmeasured_model"
+    assert subprocess.run([sys.executable, "-c", lean], timeout=120).returncode == 0
 
 
 def test_only_what_was_learned_of_is_read() -> None:

@@ -39,7 +39,7 @@ from workers.tvm_backend.warm import warm
 warm("llvm")
 
 from benchmarks.replay import rates  # noqa: E402
-from tools import read_code  # noqa: E402
+from tools import measure_again, read_code  # noqa: E402
 from workers.core import ingest, labelled, train  # noqa: E402
 from workers.core.context import Context  # noqa: E402
 from workers.core.features import BatchFeatures  # noqa: E402
@@ -173,8 +173,16 @@ def _measured_and_read_again(data: Path, files: Path, capsys: pytest.CaptureFixt
     }
     assert main.run_command_line((*asked, *named, "--code", str(files / "second"))) == 2
     assert "second holds no counts of machine code" in capsys.readouterr().out
+    some = measure_again.some(found, 1)
+    assert [len(each) for each in some.rows.values()] == [1, 1]
+    assert all(row.content in valid for each in some.rows.values() for row in each)
     there = Processor(Target({**found.target.to_json(), "mcpu": "skylake-avx512"}), MEASURED)
     again.write(Again(valid, there), files / "there")
+    assert measure_again.begun(files / "there", there).latencies == pytest.approx(valid, rel=1e-6)
+    assert measure_again.begun(files / "none", there) == Again({}, there)
+    for name, now in (("there", None), ("second", there)):
+        with pytest.raises(SystemExit, match=f"{name} is of .*: name another file"):
+            measure_again.begun(files / name, now)
     both = ("--again", str(files / "there"), "--again", str(files / "second"), "--code", str(files / "code"))
     assert main.run_command_line((*asked[:4], "--study", "target", "--json", *named[:2], *both)) == 0
     body = json.loads(capsys.readouterr().out)

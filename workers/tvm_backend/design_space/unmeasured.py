@@ -39,7 +39,8 @@ DOUBTFUL = 2.0
 
 
 Reader = Callable[[TraceSpace, StaticPrior, PointBatch, Unit], Ints]
-"""Puts points in the order in which they seem fast, by more than their estimates: rows of a batch."""
+"""Puts points in the order in which they are to be taken, by more than their estimates: rows of a batch, not
+necessarily all."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def _offers(
     yield from (relative for relative, estimate in zip(relatives, estimates, strict=True) if not estimate > limit)
     order = np.argsort(ranks(cost), kind="stable")
     order = order[np.isfinite(cost[order])]  # a log can hold no latency that is no number
-    if reader is not None:
+    if reader is not None and len(order):
         best = order[:READ]
         order = np.concatenate([best[reader(traces, prior, made.take(best), unit)], order[READ:]])
     for row in order:
