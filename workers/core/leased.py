@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -50,6 +51,13 @@ class Lease:
         """Raises LeaseLost when there is no point in going on; call it between pieces of work."""
         if self.lost.is_set():
             raise LeaseLost
+
+    @contextmanager
+    def unit(self) -> Iterator[None]:
+        """Entered for each small piece of work, and left after it: kernels are timed in between. Raises LeaseLost."""
+        self.check()
+        with self._context.lease.shared():
+            yield
 
     def hold(self, session: Session) -> Any:
         """The row, locked, within the transaction that finishes the work. Raises LeaseLost."""

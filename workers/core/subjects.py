@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -86,19 +84,13 @@ def scorer_of(
         calibration: that of a device of the class, as JSON; None: typical limits.
     """
 
-    @contextmanager
-    def unit() -> Iterator[None]:
-        lease.check()
-        with context.lease.shared():
-            yield
-
     trained = context.trained(model) if model else None
     limits = Calibration.model_validate(calibration) if calibration else None
-    prior = prior_of(space, subject.target, limits, unit, _nests(subject.size, subject.timed))
+    prior = prior_of(space, subject.target, limits, lease.unit, _nests(subject.size, subject.timed))
     options = subject.options
     if options.cost_model == RANKER and prior is not None:
         about = (subject.family, options.precision)
-        return RankedScorer(space, trained, context.lease, lease.check, prior, *about, unit)
+        return RankedScorer(space, trained, context.lease, lease.check, prior, *about, lease.unit)
     return Scorer(space, trained, context.lease, lease.check, prior)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,28 +31,21 @@ def train_on_target(context: Context, lease: Lease, target_hash: str, precision:
     Raises:
         TunesmithError: nothing was measured.
     """
-
-    @contextmanager
-    def unit() -> Iterator[None]:
-        lease.check()
-        with context.lease.shared():
-            yield
-
     with context.readers() as session:
         found = labelled.load(session, target_hash, precision, labelled.MAX_RECORDS)
-    measured = labelled.of_records(found, context.blobs, unit)
+    measured = labelled.of_records(found, context.blobs, lease.unit)
     if not any(np.isfinite(each.latency).any() for each in measured):
         raise TunesmithError(f"there is no measured candidate in {precision} on this target to train on yet")
     data = Labelled.of(measured)
     model = RankerModel()
-    model.fit(data.data, unit)
+    model.fit(data.data, lease.unit)
     metrics: dict[str, Any] = {
         "programs": len(data.data),
         "valid": int(np.isfinite(data.data.latency).sum()),
         "workloads": len(data.names),
         "families": len(set(data.kin)),
         "strength": model.strength,
-        "held_out": _held_out(data, unit),
+        "held_out": _held_out(data, lease.unit),
         "seconds": round(time.perf_counter() - started, 3),
     }
     blob = context.blobs.put_bytes(model.save())

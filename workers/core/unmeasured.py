@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy.orm import Session
@@ -14,7 +13,6 @@ from db.queries import by_key, champions, devices, sketches
 from db.queries.work_parts import RoundSubject
 from db.transactions.job_plan import PlannedTask
 from db.transactions.rounds import store_answer
-from tunesmith.analysis.prior import Unit
 from tunesmith.messages import Calibration
 from tunesmith.targets import Target
 from tunesmith.unmeasured import Source
@@ -48,14 +46,12 @@ def with_answers(
         found = devices.calibration(session, target.device_class)
     calibration = Calibration.model_validate(found) if found else None
 
-    unit = _units(context, lease)
-
     def answered(task: PlannedTask) -> PlannedTask:
         if task.workload not in near:
             return task
         row = rows[task.workload]
         own, relatives, about = bodies[task.workload], near[task.workload], (task.name, task.workload)
-        choose = functools.partial(unmeasured.choose, forms=context.nest_forms, unit=unit)
+        choose = functools.partial(unmeasured.choose, forms=context.nest_forms, unit=lease.unit)
         read = reader(row.family, (dtype for dtype, _ in row.args), target)
         module = context.blobs.get_bytes(row.module_blob)
         made = choose(about, module, target, own, relatives, calibration, reader=read)
@@ -77,22 +73,9 @@ def give_answer(context: Context, lease: Lease, subject: RoundSubject) -> None:
         found = devices.calibration(session, subject.device_class)
     calibration = Calibration.model_validate(found) if found else None
     module = context.blobs.get_bytes(subject.module_blob)
-    unit = _units(context, lease)
-    choose = functools.partial(unmeasured.choose, forms=context.nest_forms, unit=unit, hasty=True)
+    choose = functools.partial(unmeasured.choose, forms=context.nest_forms, unit=lease.unit, hasty=True)
     answer = choose(("", subject.workload), module, subject.target, bodies, relatives, calibration)
     context.write(lambda session: store_answer(session, lease.hold(session), answer))
-
-
-def _units(context: Context, lease: Lease) -> Unit:
-    """What is entered for each small piece of work: kernels are timed meanwhile."""
-
-    @contextmanager
-    def unit() -> Iterator[None]:
-        lease.check()
-        with context.lease.shared():
-            yield
-
-    return unit
 
 
 def _with_one_each(planned: Sequence[PlannedTask]) -> list[PlannedTask]:
