@@ -58,11 +58,12 @@ def by_knowledge(
         InvalidInput: there is no such data folder.
         MeasurementFailed: TVM cannot build the model.
     """
+    from workers.core import answering
     from workers.core.unmeasured_model import records, schedules  # the database's library, which a log does without
 
-    local = LocalModel(model, shapes, library.parent, default_preparation(model, target, options))
-    with _dataset(data_dir) as (session, blobs):
-        found = schedules(local.module, target, session, elsewhere, blobs)
+    with _dataset(data_dir) as (session, blobs), answering.processes(model) as chosen:
+        local = LocalModel(model, shapes, library.parent, default_preparation(model, target, options))
+        found = schedules(local.module, target, session, elsewhere, blobs, chosen)
     made = records(found, target)
     missing = local.compile(library, target, made)
     answers = [answer for _, answer in found]

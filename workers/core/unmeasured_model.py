@@ -18,9 +18,8 @@ from tunesmith.targets import Target
 from tunesmith.types import CacheState
 from tunesmith.unmeasured import Answer, Known, Source
 from workers.core import siblings
-from workers.core.code_reader import reader
-from workers.tvm_backend.design_space import space, unmeasured
-from workers.tvm_backend.design_space.nests.forms import NestForms
+from workers.core.answering import Answering, Question, here
+from workers.tvm_backend.design_space import space
 from workers.tvm_backend.design_space.replay import together
 from workers.tvm_backend.design_space.sketch import SketchBody
 from workers.tvm_backend.design_space.unmeasured import Relative
@@ -35,6 +34,7 @@ def schedules(
     session: Session | None,
     elsewhere: Callable[[str], Known | None] = lambda workload: None,
     blobs: BlobStore | None = None,
+    answering: Answering = here,
 ) -> Schedules:
     """A schedule for each task of a prepared model, in the model's order.
 
@@ -45,6 +45,7 @@ def schedules(
         session: reads the dataset of earlier jobs; None: there is none.
         elsewhere: asked first for what is known of a workload, by its hash.
         blobs: the files of the dataset.
+        answering: chooses schedules where none is known.
     """
     tasks = extract_tasks(module)
     told = {task.workload.hash: elsewhere(task.workload.hash) for task in tasks}
@@ -56,19 +57,24 @@ def schedules(
     near = [_relatives(session, task, own, target) for task, own in zip(tasks, bodies, strict=True)]
     found = devices.calibration(session, target.device_class) if session is not None else None
     calibration = Calibration.model_validate(found) if found else None
-    forms = NestForms()
-
-    def answered(item: tuple[Extracted, list[SketchBody], list[Relative]]) -> Answer:
-        task, own, relatives = item
-        name, key = task.workload.name, task.workload.hash
-        if key in known:
-            return Answer(name, key, Source.MEASURED, known[key].seconds, None, known[key].trace)
-        if not own:
-            return Answer(name, key, Source.DEFAULT)
-        read = reader(task.workload.family, (spec.dtype for spec in task.workload.args), target)
-        return unmeasured.choose((name, key), task.module, target, own, relatives, calibration, forms, reader=read)
-
-    answers = together(answered, list(zip(tasks, bodies, near, strict=True)))
+    asked = [
+        Question(
+            (task.workload.name, task.workload.hash),
+            task.workload.family,
+            tuple(spec.dtype for spec in task.workload.args),
+            task.module,
+            target,
+            tuple(own),
+            tuple(relatives),
+            calibration,
+        )
+        for task, own, relatives in zip(tasks, bodies, near, strict=True)
+        if task.workload.hash not in known
+    ]
+    chosen = iter(answering(asked))
+    answers = [
+        _measured(task, known[task.workload.hash]) if task.workload.hash in known else next(chosen) for task in tasks
+    ]
     return [(_as_tuned(task, known.get(task.workload.hash)), each) for task, each in zip(tasks, answers, strict=True)]
 
 
@@ -81,6 +87,10 @@ def records(found: Schedules, target: Target) -> list[DatabaseRecord]:
             seconds = (answer.seconds or 0.0,)
             made.append(DatabaseRecord((key, encoded), answer.trace, seconds, target.to_json(), task.workload.args))
     return made
+
+
+def _measured(task: Extracted, known: Known) -> Answer:
+    return Answer(task.workload.name, task.workload.hash, Source.MEASURED, known.seconds, None, known.trace)
 
 
 def _as_tuned(task: Extracted, known: Known | None) -> Extracted:

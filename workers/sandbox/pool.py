@@ -80,6 +80,13 @@ class Pool:
         """Process ids of the children alive."""
         return [pid for child in self._children if (pid := child.pid) is not None]
 
+    def begin(self) -> None:
+        """Make the object now, in the background, and not with the first request.
+
+        Call it in a thread that lives as long as the pool, which the parent-death signal of the template requires.
+        """
+        self._template.begin()
+
     def submit(self, method: str, *arguments: Any, timeout: float) -> Future[Any]:
         """Call ``method`` of some child's object; ``timeout`` seconds count from when the child begins.
 

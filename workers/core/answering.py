@@ -1,0 +1,117 @@
+"""Schedules of many tasks that nobody measured, a task at a time, in this process or in several.
+
+A task takes half a second, nearly all of it in Python, so threads do not share it out; processes do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tunesmith import extras
+from tunesmith.messages import Calibration
+from tunesmith.operators import looks_like_operator
+from tunesmith.targets import Target
+from tunesmith.unmeasured import Answer, Source
+from workers.core.code_reader import reader
+from workers.sandbox.pool import Actor, ChildCrashed, ChildTimeout, Pool
+from workers.tvm_backend.design_space import unmeasured
+from workers.tvm_backend.design_space.nests.forms import NestForms
+from workers.tvm_backend.design_space.replay import together
+from workers.tvm_backend.design_space.sketch import SketchBody
+from workers.tvm_backend.design_space.unmeasured import Relative
+from workers.tvm_backend.warm import visible_cores, warm
+
+PROCESSES = 8
+"""Processes at most; each has TVM and LightGBM in memory, and what it found out of loop nests."""
+SECONDS = 300.0
+"""What a task may take in a process of its own."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A task that needs a schedule.
+
+    Attributes:
+        task: name of the task, and hash of its workload.
+        family: the workload's.
+        dtypes: types of the workload's arguments.
+        module: JSON of the workload.
+        bodies: sketches of its design space; empty where nothing is to be chosen.
+        relatives: schedules of relatives, the most promising first.
+        calibration: limits of a device of the target's class; None: typical ones.
+        read: candidates may be compiled to be read before one is taken.
+    """
+
+    task: tuple[str, str]
+    family: str
+    dtypes: tuple[str, ...]
+    module: bytes
+    target: Target
+    bodies: tuple[SketchBody, ...]
+    relatives: tuple[Relative, ...] = ()
+    calibration: Calibration | None = None
+    read: bool = True
+
+
+Answering = Callable[[Sequence[Question]], list[Answer]]
+"""Answers questions, in their order."""
+
+
+def answer(question: Question, forms: NestForms) -> Answer:
+    """One task's schedule; ``forms``: what is known of nests of other workloads."""
+    if not question.bodies:
+        return Answer(*question.task, Source.DEFAULT)
+    read = reader(question.family, question.dtypes, question.target) if question.read else None
+    about, relatives = (question.module, question.target, question.bodies), question.relatives
+    return unmeasured.choose(question.task, *about, relatives, question.calibration, forms, reader=read)
+
+
+def here(questions: Sequence[Question]) -> list[Answer]:
+    """Answer on threads of this process."""
+    return together(partial(answer, forms=NestForms()), questions)
+
+
+class Chooser:
+    """What a process hosts: it answers one question after the other, and remembers nests."""
+
+    def __init__(self) -> None:
+        warm("llvm")
+        if extras.here("lightgbm"):
+            import costmodels.code_ranker  # noqa: F401  # is loaded once, and not by each process
+        self._forms = NestForms()
+
+    def answer(self, question: Question) -> Answer:
+        """See :func:`answer`."""
+        return answer(question, self._forms)
+
+
+@contextmanager
+def processes(model: str) -> Iterator[Answering]:
+    """Answer in processes that begin at once, while the model is prepared; here where that gains nothing: of an
+    operator, or on one core.
+
+    Args:
+        model: a file, or an operator spec.
+    """
+    size = min(PROCESSES, visible_cores())
+    if size < 2 or looks_like_operator(model):
+        yield here
+        return
+    with Pool(Actor("workers.core.answering:Chooser"), size) as pool:
+        pool.begin()
+        yield partial(shared_out, pool)
+
+
+def shared_out(pool: Pool, questions: Sequence[Question]) -> list[Answer]:
+    """A compiler that ends its process while code is read costs no more than that: the static model chooses alone."""
+    waiting = [pool.submit("answer", question, timeout=SECONDS) for question in questions]
+    answers = []
+    for question, future in zip(questions, waiting, strict=True):
+        try:
+            answers.append(future.result())
+        except (ChildCrashed, ChildTimeout):
+            answers.append(pool.call("answer", replace(question, read=False), timeout=SECONDS))
+    return answers
