@@ -81,7 +81,7 @@ class JobOptions(BaseModel):
     allocator: str = _name("allocator", DEFAULT_ALLOCATOR, "How tasks share the budget.")
     priority: int = Field(0, ge=MIN_PRIORITY, le=MAX_PRIORITY, description="Higher runs first.")
     seed: int = Field(0, ge=0, lt=2**31, description="Seed of the search.")
-    warm_start: bool = Field(True, description="Start from what earlier jobs found.")
+    warm_start: bool = Field(True, description="Start from what earlier jobs found, and from the shipped ranker.")
     verify: bool = Field(True, description="Compile the model at the end, check its outputs and time it.")
     fast_math: bool = Field(
         True, description="Allow polynomials for exp, log, erf, tanh and sigmoid if the target benefits."

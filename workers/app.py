@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from celery import Celery, signals
 from kombu import Queue
 
 from db import revision
+from tunesmith import extras
 from tunesmith.broker_users import KEY_PREFIX
 from tunesmith.child_process import THREADS
 from tunesmith.errors import SchemaMismatch
@@ -149,13 +151,15 @@ def _context_factory(settings: Settings, ending: Ending) -> Any:
 
 
 def _load_before_fork(queues: Sequence[str]) -> None:
-    """What the tasks of ``queues`` need is loaded once, if it is TVM: the pool's processes are forked with it."""
+    """What the tasks of ``queues`` need is loaded once, TVM and LightGBM: the pool's processes are forked with it."""
     if INGEST in queues or SEARCH in queues:
         from workers.tvm_backend.warm import warm
 
         with undisturbed():
             warm()
             tasks.load(queues)
+            if extras.here("lightgbm"):
+                importlib.import_module("costmodels.ranker")  # what is shipped guides the first proposals
 
 
 def _follow_children(settings: Settings, context: Any) -> None:

@@ -16,17 +16,19 @@ from costmodels.registry import load_cost_model
 from tunesmith.errors import InvalidInput
 from tunesmith.names import FLOAT32
 from tunesmith.names import RANKER as KIND
+from tunesmith.search.base import Prior
 from tunesmith.search.construction import ranks
 from tunesmith.search.registry import make_searcher
+from tunesmith.search.turns import Turns
 from tunesmith.space.base import Floats, PointBatch, Scores
 from tunesmith.testing import score
 from tunesmith.testing.replay import Recording, replay
 
 STATIC, SCORED = "static model", "static model, scored"
-RANKER, RANKER_SCORED = "ranker", "ranker, scored"
-BESIDE = {RANKER: STATIC, RANKER_SCORED: SCORED}
+RANKER, RANKER_SCORED, IN_TURN = "ranker", "ranker, scored", "both in turn"
+BESIDE = {RANKER: STATIC, IN_TURN: STATIC, RANKER_SCORED: SCORED}
 """What a guide by the ranker is held against: a searcher that the static model tells the same."""
-GUIDES = (*BESIDE.values(), *BESIDE)
+GUIDES = tuple(dict.fromkeys((*BESIDE.values(), *BESIDE)))
 """What a searcher is told: estimates to begin with, or these as scores of all that it looks at, too."""
 
 
@@ -45,6 +47,19 @@ class Guided:
     def seconds(self, guide: str) -> Floats:
         """What a guide estimates."""
         return self.ranker if guide in BESIDE else self.static
+
+    def prior(self, guide: str) -> Prior:
+        """What a searcher begins with."""
+        if guide == IN_TURN:
+            return Turns(self._looked_up(self.static), self._looked_up(self.ranker))
+        return self._looked_up(self.seconds(guide))
+
+    def _looked_up(self, seconds: Floats) -> Prior:
+        def prior(points: PointBatch) -> Floats:
+            out: Floats = seconds[self.recording.space.keys(points)]
+            return out
+
+        return prior
 
 
 def ranker_in(file: Path) -> CostModel:
@@ -96,16 +111,12 @@ def _replayed(space: Guided, guide: str, searcher: str, seed: int, budget: int, 
     recording, seconds = space.recording, space.seconds(guide)
     mean = -ranks(np.where(np.isfinite(seconds), np.log2(seconds), np.nan))  # as the service scores: unknown is average
 
-    def prior(points: PointBatch) -> Floats:
-        out: Floats = seconds[recording.space.keys(points)]
-        return out
-
     def scored(points: PointBatch) -> Scores:
         return recording.scored(points, mean)
 
     made = make_searcher(searcher, recording.space, seed)
     known = scored if guide in (SCORED, RANKER_SCORED) else None
-    return replay(made, recording, budget=budget, batch=batch, score=known, prior=prior, seed=seed)
+    return replay(made, recording, budget=budget, batch=batch, score=known, prior=space.prior(guide), seed=seed)
 
 
 def report(outcomes: Sequence[GuidedRuns], setup: dict[str, str]) -> Report:
@@ -117,8 +128,9 @@ def report(outcomes: Sequence[GuidedRuns], setup: dict[str, str]) -> Report:
         f"Searchers on {spaces} recorded spaces, {seeds} seeds each, guided by estimates from the first batch on.\n\n"
         "- P is the score of Willemsen et al., see [searchers, replayed](#searchers-replayed).\n"
         "- The gain is the ranker's P less that of the static model which tells the searcher the same, paired by space "
-        "and seed; its band is a 95 % bootstrap over spaces, and over seeds within them. The ranker learned from other "
-        "workloads.\n"
+        "and seed; its band is a 95 % bootstrap over spaces, and over seeds within them; `here`: over seeds alone, for "
+        "these spaces. The ranker learned from other workloads.\n"
+        "- `both in turn`: each has every other place of the first batch, as in the service's jobs.\n"
         "- `scored`: the estimates are also the scores of all points that the searcher looks at."
     )
     return Report.of("replay-guides", "Guided searchers, replayed", summary, rows, setup)
@@ -129,6 +141,7 @@ def _row(searcher: str, guide: str, mine: Sequence[GuidedRuns]) -> Row:
     beside = BESIDE.get(guide)
     gain = None if beside is None else own - np.stack([each.found[beside] for each in mine])
     band = None if gain is None else score.bootstrap(gain, spaces_too=True)
+    here = None if gain is None else score.bootstrap(gain)
     return {
         "searcher": searcher,
         "guide": guide,
@@ -136,5 +149,7 @@ def _row(searcher: str, guide: str, mine: Sequence[GuidedRuns]) -> Row:
         "gain": band and round(band.mean, 4),
         "gain from": band and round(band.low, 4),
         "gain to": band and round(band.high, 4),
+        "here from": here and round(here.low, 4),
+        "here to": here and round(here.high, 4),
         "spaces where it gains": None if gain is None else f"{int((gain.mean(axis=1) > 0).sum())} of {len(mine)}",
     }

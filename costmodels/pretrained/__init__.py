@@ -22,3 +22,15 @@ def code_ranker() -> CostModel:
     from costmodels.code_ranker import CodeRankerModel  # brings LightGBM
 
     return CodeRankerModel.load(files(__name__).joinpath(X86).read_bytes())
+
+
+@functools.cache
+def ranker() -> CostModel:
+    """The ranker of float32 programs for x86 CPUs.
+
+    Raises:
+        ValueError: as for :func:`code_ranker`.
+    """
+    from costmodels.ranker import RankerModel  # brings LightGBM
+
+    return RankerModel.load(files(__name__).joinpath("ranker-x86.json").read_bytes())

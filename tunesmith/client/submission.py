@@ -23,7 +23,7 @@ class JobChoices(TypedDict, total=False):
         allocator: how tasks share the budget.
         priority: -10 to 10; higher runs first.
         seed: seed of the search.
-        warm_start: start from what earlier jobs found.
+        warm_start: start from what earlier jobs found, and from the shipped ranker.
         verify: compile the model at the end, check its outputs and time it.
         fast_math: allow polynomials for exp, log, erf, tanh and sigmoid.
         winograd: allow Winograd's algorithm for convolutions.

@@ -7,10 +7,13 @@ so that one error of the prior does not spoil all of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from tunesmith.search.base import Prior
 from tunesmith.search.shares import HALF, divide, shares, turn
+from tunesmith.search.turns import Turns
 from tunesmith.space.base import Bools, Floats, Ints, PointBatch
 from tunesmith.space.space import Space, concat, first_of_each
 
@@ -34,14 +37,26 @@ def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int, draw
     ``drawn`` random points are where it starts from.
 
     First each sketch that is worth it has a turn, by the best that the prior expects of it, then every other one is the
-    best of all.
+    best of all. Of two priors that take turns the second chooses among what the first found.
     """
+    if isinstance(prior, Turns):
+        pool, cost = _pool(space, prior.first, rng, drawn)
+        again = prior.second(pool)
+        order = np.argsort(ranks(again), kind="stable")
+        order = order[~np.isinf(again[order])]
+        both = _picked(space, pool, cost, n), _picked(space, pool.take(order), again[order], n)
+        return _in_turn(space, both, n)
+    return _picked(space, *_pool(space, prior, rng, drawn), n)
+
+
+def _pool(space: Space, prior: Prior, rng: np.random.Generator, drawn: int) -> tuple[PointBatch, Floats]:
+    """The best points that were found of each sketch, best first, and their estimates; none where nothing is known."""
     pool = space.at(rng.permutation(space.size)) if space.size <= drawn else space.sample(rng, drawn)
     seen = space.keys(pool)
     pool, seen = pool.take(first_of_each(seen)), np.unique(seen)
     cost = prior(pool)
     if np.isnan(cost).all():
-        return pool.take(slice(0, 0))
+        return pool.take(slice(0, 0)), cost[:0]
     familiar = np.bincount(pool.sketch, np.isfinite(cost), minlength=len(space.sketches)) > 0
     pool, cost = _best(space, pool, _certain(pool, cost, familiar))
     for _ in range(STEPS if space.size > drawn else 0):
@@ -51,7 +66,19 @@ def construct(space: Space, prior: Prior, rng: np.random.Generator, n: int, draw
         moved, seen = moved.take(new), np.union1d(seen, keys)
         found = _certain(moved, prior(moved), familiar)
         pool, cost = _best(space, concat([pool, moved]), np.concatenate([cost, found]))
+    return pool, cost
+
+
+def _picked(space: Space, pool: PointBatch, cost: Floats, n: int) -> PointBatch:
+    """Up to ``n`` points of a pool that is sorted by these estimates."""
     return pool.take(_unlike(space, pool, _expected(space, pool, cost), n))
+
+
+def _in_turn(space: Space, lists: Sequence[PointBatch], n: int) -> PointBatch:
+    """Up to ``n`` distinct points: the first of each list, then the second of each, and so on."""
+    both = concat(lists)
+    both = both.take(np.argsort(np.concatenate([np.arange(len(each)) for each in lists]), kind="stable"))
+    return both.take(np.flatnonzero(first_of_each(space.keys(both)))[:n])
 
 
 def ranks(found: Floats) -> Floats:

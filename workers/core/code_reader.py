@@ -13,21 +13,21 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from costmodels.base import CostModel, Features, Floats32
-from costmodels.pretrained import FAMILIES, code_ranker
-from tunesmith import extras
+from costmodels.pretrained import code_ranker, ranker
 from tunesmith.analysis import machine_code
 from tunesmith.analysis.prior import StaticPrior, Unit
 from tunesmith.analysis.rows import PLACE, STATIC
 from tunesmith.names import FLOAT32
+from tunesmith.search.base import Prior
 from tunesmith.space.base import Ints, PointBatch
 from tunesmith.targets import Target
 from tunesmith.types import Candidate
+from workers.core.guide import in_turn, known
 from workers.tvm_backend.build.assembly import assembly_of
-from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.space import TraceSpace
 
-AVX512 = 64
-"""Bytes of the vectors that the shipped model knows."""
+ALWAYS = 2
+"""Candidates of a task that are read in any case."""
 DOUBT = 0.5
 """How much more another candidate must score, in logarithms to base two. Chosen by held-out workloads, see
 docs/benchmarks.md."""
@@ -42,9 +42,9 @@ def reader(family: str, dtypes: Iterable[str], target: Target) -> CodeReader | N
         family: the workload's.
         dtypes: types of the workload's arguments.
     """
-    if target.kind != "llvm" or {*dtypes} != {FLOAT32} or family not in FAMILIES or not extras.here("lightgbm"):
+    if {*dtypes} != {FLOAT32} or not known(family, target):
         return None
-    return CodeReader(code_ranker(), family) if cpu_model_of(target).vector_bytes == AVX512 else None
+    return CodeReader(code_ranker(), ranker(), family)
 
 
 class CodeReader:
@@ -52,25 +52,34 @@ class CodeReader:
 
     Args:
         model: takes decision rows with counts of machine code.
+        ranker: takes decision rows; the first candidates are its own and the static model's.
         family: the workload's.
         clock: seconds that pass.
     """
 
-    def __init__(self, model: CostModel, family: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._model, self._family, self._clock = model, family, clock
+    def __init__(
+        self, model: CostModel, ranker: CostModel, family: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._model, self._ranker, self._family, self._clock = model, ranker, family, clock
+
+    def guide(self, prior: StaticPrior, unit: Unit) -> Prior:
+        """What candidates are constructed from: the static model and the ranker in turn."""
+        return in_turn(prior, self._ranker, self._family, FLOAT32, unit)
 
     def __call__(self, traces: TraceSpace, prior: StaticPrior, batch: PointBatch, unit: Unit) -> Ints:
         """Rows of a batch: the one to take first, then the others as they are, without those that cannot be compiled.
 
-        The next candidate is read only while its estimate is better than what was read of the best, and while there is
-        time: mostly the first one is the only one that is compiled. Scores of different workloads cannot be compared,
-        so it is a rule of thumb.
+        The first ``ALWAYS`` are read, which are the static model's and the ranker's. The next one is only while its
+        estimate is better than what was read of the best, and while there is time: mostly those are all that are
+        compiled. Scores of different workloads cannot be compared, so it is a rule of thumb.
         """
         rows = prior.rows(batch, self._family, FLOAT32)
         hoped = -rows[:, PLACE[STATIC]].astype(np.float64)
         best, found, failed, began = -1, -np.inf, set[int](), self._clock()
         for at, candidate in enumerate(traces.space.candidates(batch)):
-            if at and (hoped[at] <= found + DOUBT or self._clock() - began > SECONDS):
+            if at and self._clock() - began > SECONDS:
+                break
+            if at >= ALWAYS and hoped[at] <= found + DOUBT:
                 break
             with unit():
                 score = self._score(rows[at], traces, candidate)

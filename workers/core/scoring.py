@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from costmodels.base import CostModel, Features
-from tunesmith.analysis.prior import PIECE, StaticPrior, Unit
+from tunesmith.analysis.prior import StaticPrior, Unit
 from tunesmith.search.base import Prior
 from tunesmith.space.base import Bools, Floats, PointBatch, Scores
 from tunesmith.space.space import concat
+from workers.core.guide import in_turn
 from workers.sandbox.lease import HostLease
 from workers.tvm_backend.design_space.space import TraceSpace
 
@@ -30,6 +31,7 @@ class Scorer:
         model: ranks; None means that every valid point is equally good and features are not needed.
         check: called between chunks; raises when the search should stop.
         prior: the static model of the space, where there is one.
+        guide: estimates points before they are looked at; None: the static model does.
     """
 
     def __init__(
@@ -39,14 +41,15 @@ class Scorer:
         lease: HostLease,
         check: Callable[[], None],
         prior: StaticPrior | None = None,
+        guide: Prior | None = None,
     ) -> None:
         self.space, self.model, self.prior = space, model, prior
-        self._lease, self._check = lease, check
+        self._lease, self._check, self._guide = lease, check, guide or prior
 
     @property
     def guide(self) -> Prior | None:
-        """What estimates points before they are looked at: the static model, where there is one."""
-        return self.prior
+        """What estimates points before they are looked at, where there is anything."""
+        return self._guide
 
     def __call__(self, batch: PointBatch) -> Scores:
         """Canonical points, their scores and whether they are valid."""
@@ -114,12 +117,14 @@ class RankedScorer(Scorer):
     ) -> None:
         super().__init__(space, model, lease, check, prior)
         self._rows = functools.partial(prior.rows, family=family, precision=precision)
-        self._static, self._unit = prior, unit
+        self._static, self._about, self._unit = prior, (family, precision), unit
 
     @property
     def guide(self) -> Prior:
-        """The static model, corrected where there is a ranker."""
-        return self._static if self.model is None else self._corrected
+        """The static model, and the ranker in turn with it where there is one."""
+        if self.model is None:
+            return self._static
+        return in_turn(self._static, self.model, *self._about, self._unit)
 
     def __call__(self, batch: PointBatch) -> Scores:
         """As every scorer; points without an estimate are in the middle of the others."""
@@ -142,14 +147,3 @@ class RankedScorer(Scorer):
 
     def _features(self, batch: PointBatch) -> Features:
         return Features(self._rows(batch), np.arange(len(batch) + 1))
-
-    def _corrected(self, batch: PointBatch) -> Floats:
-        """Estimated seconds as the ranker corrects them; what is refused or unknown stays so."""
-        assert self.model is not None
-        out = self._static(batch)
-        known = np.flatnonzero(np.isfinite(out))
-        for piece in np.array_split(known, -(-len(known) // PIECE) or 1):
-            features = self._features(batch.take(piece))
-            with self._unit():
-                out[piece] = np.exp2(-self.model.predict(features)[0])
-        return out

@@ -13,6 +13,7 @@ from tunesmith.messages import Calibration
 from tunesmith.names import NO_COST_MODEL, RANKER, features_of
 from tunesmith.targets import Target
 from workers.core.context import Context
+from workers.core.guide import shipped
 from workers.core.leased import Lease
 from workers.core.scoring import RankedScorer, Scorer
 from workers.tvm_backend.design_space.space import SketchBody, TraceSpace
@@ -91,7 +92,10 @@ def scorer_of(
     if options.cost_model == RANKER and prior is not None:
         about = (subject.family, options.precision)
         return RankedScorer(space, trained, context.lease, lease.check, prior, *about, lease.unit)
-    return Scorer(space, trained, context.lease, lease.check, prior)
+    guide = None
+    if prior is not None and options.warm_start:
+        guide = shipped(prior, subject.family, options.precision, subject.target, lease.unit)
+    return Scorer(space, trained, context.lease, lease.check, prior, guide)
 
 
 def _nests(size: int, timed: bool) -> int:

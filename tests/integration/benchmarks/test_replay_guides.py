@@ -43,10 +43,11 @@ def test_the_better_guide_gains_paired_by_space_and_seed(searcher: str) -> None:
         assert set(each.found) == set(GUIDES)
         assert all(each.found[ranker].mean() > each.found[static].mean() for ranker, static in BESIDE.items())
     report = guides.report(runs, {})
-    static, scored, ranker, ranked = (dict(zip(report.columns, row, strict=True)) for row in report.rows)
+    static, scored, ranker, turns, ranked = (dict(zip(report.columns, row, strict=True)) for row in report.rows)
     assert (static["guide"], static["gain"], scored["guide"], scored["gain"]) == (STATIC, None, SCORED, None)
-    for found in (ranker, ranked):
+    for found in (ranker, turns, ranked):
         assert found["gain from"] > 0
+        assert found["gain from"] <= found["here from"]
         assert found["spaces where it gains"] == "2 of 2"
     assert ranker["P"] == pytest.approx(np.mean([each.found[RANKER].mean() for each in runs]), abs=1e-4)
 

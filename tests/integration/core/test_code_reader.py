@@ -30,7 +30,7 @@ warm("llvm")
 
 from benchmarks.harness.operators import Operator, load  # noqa: E402
 from workers.core import code_reader  # noqa: E402
-from workers.core.code_reader import DOUBT, SECONDS, CodeReader, reader  # noqa: E402
+from workers.core.code_reader import ALWAYS, DOUBT, SECONDS, CodeReader, reader  # noqa: E402
 from workers.tvm_backend.design_space.space import TraceSpace  # noqa: E402
 from workers.tvm_backend.design_space.static_model import prior_of  # noqa: E402
 from workers.tvm_backend.design_space.unmeasured import choose  # noqa: E402
@@ -52,6 +52,27 @@ class Model:
         assert features.code.max() > 1, "its code was counted"
         self.read += 1
         return -features.rows[:, PLACE[STATIC]].astype(np.float64) + self.added[self.read - 1], np.zeros(1)
+
+
+class Against:
+    """Ranks against the static model."""
+
+    def predict(self, features: Features) -> tuple[Floats, Floats]:
+        return features.rows[:, PLACE[STATIC]].astype(np.float64), np.zeros(len(features))
+
+
+class Backwards:
+    """Takes the last of what the static model constructs."""
+
+    def __init__(self) -> None:
+        self.shown: list[Floats] = []
+
+    def guide(self, prior: StaticPrior, unit: object) -> StaticPrior:
+        return prior
+
+    def __call__(self, traces: TraceSpace, prior: StaticPrior, batch: PointBatch, unit: object) -> np.ndarray:
+        self.shown.append(prior(batch))
+        return np.arange(len(batch))[::-1]
 
 
 @pytest.fixture(scope="module")
@@ -77,16 +98,16 @@ def order(opened: tuple[TraceSpace, StaticPrior, PointBatch]) -> Order:
     traces, prior, batch = opened
 
     def of(model: Model) -> list[int]:
-        made = CodeReader(model, "matmul")  # type: ignore[arg-type]
+        made = CodeReader(model, Against(), "matmul")  # type: ignore[arg-type]
         return made(traces, prior, batch, contextlib.nullcontext).tolist()
 
     return of
 
 
-def test_code_that_is_as_expected_is_read_alone(order: Order) -> None:
-    model = Model(0.0)
+def test_where_code_is_as_expected_only_the_first_two_are_read(order: Order) -> None:
+    model = Model(0.0, 0.0)
     assert order(model) == [0, 1, 2, 3]
-    assert model.read == 1
+    assert model.read == ALWAYS == 2
 
 
 def test_one_that_is_worse_gives_way_to_the_first_that_is_not(order: Order) -> None:
@@ -99,9 +120,9 @@ def test_little_worse_is_no_reason(order: Order) -> None:
     model = Model(*[-9.0] * 4)
     assert order(model)[0] == 0, "where all are worse by as much, the best estimate counts"
     assert model.read == 4
-    model = Model(-0.9 * DOUBT, 9.0)
+    model = Model(-0.9 * DOUBT, 0.0)
     assert order(model)[0] == 0
-    assert model.read == 1
+    assert model.read == 2
 
 
 def test_what_cannot_be_compiled_is_not_taken(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,25 +147,38 @@ def test_where_nothing_can_be_compiled_none_is_left(order: Order, monkeypatch: p
 
 
 def test_a_program_that_nobody_can_read_has_its_estimate(order: Order) -> None:
-    assert order(Model(np.nan)) == [0, 1, 2, 3]
+    assert order(Model(np.nan, np.nan)) == [0, 1, 2, 3]
 
 
 def test_a_task_has_so_many_seconds(opened: tuple[TraceSpace, StaticPrior, PointBatch]) -> None:
     traces, prior, batch = opened
     model, ticks = Model(*[-9.0] * 4), iter((0.0, 1.0, SECONDS + 0.1))
-    made = CodeReader(model, "matmul", clock=lambda: next(ticks))  # type: ignore[arg-type]
+    made = CodeReader(model, Against(), "matmul", clock=lambda: next(ticks))  # type: ignore[arg-type]
     assert made(traces, prior, batch, contextlib.nullcontext).tolist() == [0, 1, 2, 3]
     assert model.read == 2
 
 
-def test_a_space_of_which_nothing_is_known_is_not_read(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    def reading(*arguments: object) -> np.ndarray:
-        raise AssertionError("there is nothing to read")
+def test_the_rankers_choice_is_read_beside_the_static_models(operator: Operator) -> None:
+    bodies = list(operator.bodies.values())
+    about = (("gemm", operator.task.workload.hash), operator.task.module, TARGET, bodies)
+    alone = choose(*about)
+    model = Model(0.0, 99.0)
+    made = choose(*about, reader=CodeReader(model, Against(), "matmul"))  # type: ignore[arg-type]
+    assert model.read == 2
+    assert made.seconds is not None
+    assert alone.seconds is not None
+    assert made.seconds > 2 * alone.seconds, "it took what the ranker likes best"
+    kept = choose(*about, reader=CodeReader(Model(0.0, 0.0), Against(), "matmul"))  # type: ignore[arg-type]
+    assert kept.trace == alone.trace
 
+
+def test_a_space_of_which_nothing_is_known_is_not_read(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Backwards()
     monkeypatch.setattr(StaticPrior, "__call__", lambda self, batch: np.full(len(batch), np.inf))
     bodies = list(operator.bodies.values())
-    made = choose(("gemm", operator.task.workload.hash), operator.task.module, TARGET, bodies, reader=reading)
+    made = choose(("gemm", operator.task.workload.hash), operator.task.module, TARGET, bodies, reader=read)
     assert made.source is Source.DEFAULT
+    assert read.shown == []
 
 
 def test_without_lightgbm_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,14 +204,9 @@ def test_an_answer_is_chosen_by_the_shipped_model(operator: Operator) -> None:
     made = choose(("gemm", operator.task.workload.hash), operator.task.module, TARGET, bodies, reader=read)
     assert made.source is Source.ESTIMATED
     assert made.trace is not None
-    calls = []
-
-    def backwards(traces: TraceSpace, prior: StaticPrior, batch: PointBatch, unit: object) -> np.ndarray:
-        calls.append(prior(batch))
-        return np.arange(len(batch))[::-1]
-
+    backwards = Backwards()
     last = choose(("gemm", operator.task.workload.hash), operator.task.module, TARGET, bodies, reader=backwards)
-    (estimates,) = calls
+    (estimates,) = backwards.shown
     assert (np.diff(estimates) >= 0).all(), "it is shown the best by their estimates"
     assert last.seconds == estimates[-1]
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from costmodels.base import Features
+from tunesmith.search.turns import Turns
 from tunesmith.space.base import Bools, PointBatch
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space
 from workers.core.scoring import CHUNK, RankedScorer, Scorer
@@ -132,11 +133,14 @@ def test_a_ranker_scores_by_decision_rows_and_corrects_estimates(tmp_path: Path)
     assert np.allclose(scores.mean[valid & ~unknown], logs[valid & ~unknown], rtol=1e-5)
     assert np.allclose(scores.mean[valid & unknown], np.median(scores.mean[valid & ~unknown]))
     assert (scores.std[valid & ~unknown] == 1).all()
-    estimates, corrected = task(batch), scorer.guide(batch)
-    known = np.isfinite(estimates)
+    assert isinstance(scorer.guide, Turns)
+    assert scorer.guide.first is task, "the static model has the first place"
+    estimates, corrected = task(batch), scorer.guide.second(batch)
+    known = ~np.isnan(estimates)
     assert 0 < known.sum() < len(batch)
     assert np.allclose(corrected[known], task.latency(batch)[known], rtol=1e-5)
-    assert np.array_equal(corrected[~known], estimates[~known], equal_nan=True)
+    assert np.isnan(corrected[~known]).all()
+    assert (np.isinf(scorer.guide(batch)) == np.isinf(estimates)).all()
     features, _ = scorer.features(batch)
     assert features is not None
     assert len(features) == valid.sum()

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from tunesmith.analysis.prior import StaticPrior, Unit
 from tunesmith.errors import InvalidCandidate
 from tunesmith.messages import Calibration
+from tunesmith.search.base import Prior
 from tunesmith.search.construction import construct, ranks
 from tunesmith.space.base import Floats, Ints, PointBatch
 from tunesmith.targets import Target
@@ -38,9 +40,15 @@ DOUBTFUL = 2.0
 """A relative's schedule is passed over where the static model thinks it slower than its own choice by this factor."""
 
 
-Reader = Callable[[TraceSpace, StaticPrior, PointBatch, Unit], Ints]
-"""Puts points in the order in which they are to be taken, by more than their estimates: rows of a batch, not
-necessarily all."""
+class Reader(Protocol):
+    """Chooses by more than the static model's estimates."""
+
+    def guide(self, prior: StaticPrior, unit: Unit) -> Prior:
+        """What points are constructed from."""
+
+    def __call__(self, traces: TraceSpace, prior: StaticPrior, batch: PointBatch, unit: Unit) -> Ints:
+        """The order in which points are to be taken, best first by their guide: rows of a batch, not necessarily
+        all."""
 
 
 @dataclass(frozen=True)
@@ -121,13 +129,14 @@ def _offers(
         yield from relatives
         return
     count = CONSTRUCTED if reader is None else 3 * READ
-    made = construct(space, prior, np.random.default_rng(SEED), count, DRAWN)
+    guide = prior if reader is None else reader.guide(prior, unit)
+    made = construct(space, guide, np.random.default_rng(SEED), count, DRAWN)
     cost: Floats = prior(made)
     finite = cost[np.isfinite(cost)]
     limit = DOUBTFUL * float(finite.min()) if len(finite) else np.inf
     estimates = prior(space.batch([relative.candidate for relative in relatives])) if relatives else np.zeros(0)
     yield from (relative for relative, estimate in zip(relatives, estimates, strict=True) if not estimate > limit)
-    order = np.argsort(ranks(cost), kind="stable")
+    order = np.argsort(ranks(cost if reader is None else guide(made)), kind="stable")
     order = order[np.isfinite(cost[order])]  # a log can hold no latency that is no number
     if reader is not None and len(order):
         best = order[:READ]

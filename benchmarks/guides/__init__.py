@@ -1,0 +1,1 @@
+"""What is proposed before anything is measured, by the static model and by what is shipped beside it."""

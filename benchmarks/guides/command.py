@@ -1,0 +1,43 @@
+"""``tunesmith bench guides``."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+SEED = 0
+COUNT = 63
+
+
+def run(
+    count: Annotated[int, typer.Option(min=2, help="Operators that are drawn, of each family as many.")] = COUNT,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = SEED,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads per run (default: all cores).")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("bench-out"),
+    docs: Annotated[Path | None, typer.Option(help="Markdown page whose sections to replace.")] = None,
+) -> None:
+    """Measure the first candidates of drawn operators: those of the static model, and those of a job."""
+    from benchmarks.harness.child import use_cores
+
+    cores = threads or len(os.sched_getaffinity(0))
+    use_cores(cores)
+    from workers.tvm_backend.warm import warm
+
+    warm("llvm")
+    from benchmarks.guides import study
+    from benchmarks.harness.report import check, setup, write
+
+    if docs:
+        check(study.NAME, docs)
+    settings = {"threads": str(cores), "seed": str(seed)}
+    found: list[study.Measured] = []
+    for each in study.measured(count, seed):
+        found.append(each)
+        typer.echo(study.line(each), err=True)
+        made = study.report(found, {**setup("lightgbm"), **settings})
+        paths = write(made, out, docs=docs)
+    for path in paths:
+        typer.echo(path)
