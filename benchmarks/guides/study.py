@@ -28,7 +28,7 @@ from workers.tvm_backend.design_space.static_model import prior_of
 from workers.tvm_backend.design_space.unmeasured import DRAWN, READ
 
 NAME = "guides"
-FIRST = (1, 2, 4, 8)
+MEASUREMENTS = (1, 2, 4, 8)
 """Measurements after which the best is looked at."""
 NESTS = 64
 """Nests that the static model may make, as in a batch of eight."""
@@ -86,7 +86,7 @@ def _of(measurer: LocalMeasurer, calibration: Calibration, spec: str) -> Measure
         raise TargetUnavailable(f"nothing that is shipped was learned for {target.to_json()}: it needs AVX-512")
     both = shipped(prior, family, FLOAT32, target, contextlib.nullcontext)
     assert both is not None
-    lists = [_first(traces, guide, max(FIRST)) for guide in (prior, both)]
+    lists = [_first(traces, guide, max(MEASUREMENTS)) for guide in (prior, both)]
     best, chosen = _sorted(traces, prior).take(slice(0, 1)), _chosen(traces, prior, read)
     if not all(map(len, (*lists, best, chosen))):
         return None
@@ -137,14 +137,14 @@ def _best(seconds: Floats, first: int) -> float:
 
 def line(found: Measured) -> str:
     """A line of progress."""
-    ratios = ", ".join(f"{found.ratio(first):.2f}" for first in FIRST)
-    return f"{found.spec}: choice {found.chosen / found.best:.2f}, first {', '.join(map(str, FIRST))}: {ratios}"
+    ratios = ", ".join(f"{found.ratio(first):.2f}" for first in MEASUREMENTS)
+    return f"{found.spec}: choice {found.chosen / found.best:.2f}, first {', '.join(map(str, MEASUREMENTS))}: {ratios}"
 
 
 def report(found: Sequence[Measured], setup: Mapping[str, str]) -> Report:
     """One line per moment."""
     rows = [_row("choice, nothing measured", [each.chosen / each.best for each in found])]
-    rows += [_row(f"best of the first {first}", [each.ratio(first) for each in found]) for first in FIRST]
+    rows += [_row(f"best of the first {first}", [each.ratio(first) for each in found]) for first in MEASUREMENTS]
     summary = (
         f"{len(found)} drawn operators, none of which was learned from. What is proposed before anything is measured "
         "was built and measured, in one race for each operator.\n\n"
