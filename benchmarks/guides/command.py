@@ -34,6 +34,7 @@ def run(
         check(study.NAME, docs)
     settings = {"threads": str(cores), "seed": str(seed)}
     found: list[study.Measured] = []
+    paths: list[Path] = []
     for each in study.measured(count, seed):
         found.append(each)
         typer.echo(study.line(each), err=True)

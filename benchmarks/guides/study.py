@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.harness.measurer import LocalMeasurer, discard, open_measurer, race
-from benchmarks.harness.operators import load
+from benchmarks.harness.operators import Operator, load
 from benchmarks.harness.report import Report, Row
 from benchmarks.replay.timing import LIMITS, Timing
 from tunesmith.analysis.prior import StaticPrior
@@ -21,6 +22,7 @@ from tunesmith.search.base import Prior
 from tunesmith.search.construction import construct, ranks
 from tunesmith.space.base import Floats, PointBatch
 from tunesmith.space.space import concat
+from tunesmith.testing import score
 from workers.core.code_reader import CodeReader, reader
 from workers.core.guide import shipped
 from workers.tvm_backend.design_space.space import TraceSpace
@@ -34,7 +36,6 @@ NESTS = 64
 """Nests that the static model may make, as in a batch of eight."""
 SAME = 0.03
 """A smaller difference is none."""
-DRAWS = 2000
 CUTOFF = LIMITS.model_copy(update={"cutoff": 8.0})
 
 
@@ -90,7 +91,7 @@ def _of(measurer: LocalMeasurer, calibration: Calibration, spec: str) -> Measure
     best, chosen = _sorted(traces, prior).take(slice(0, 1)), _chosen(traces, prior, read)
     if not all(map(len, (*lists, best, chosen))):
         return None
-    seconds = _latencies(measurer, spec, traces, [*lists, best, chosen])
+    seconds = _latencies(measurer, operator, traces, [*lists, best, chosen])
     return Measured(spec, seconds[0], seconds[1], float(seconds[2][0]), float(seconds[3][0]))
 
 
@@ -110,14 +111,16 @@ def _chosen(traces: TraceSpace, prior: StaticPrior, read: CodeReader) -> PointBa
     return made.take(read(traces, prior, made, contextlib.nullcontext)[:1])
 
 
-def _latencies(measurer: LocalMeasurer, spec: str, traces: TraceSpace, lists: Sequence[PointBatch]) -> list[Floats]:
+def _latencies(
+    measurer: LocalMeasurer, operator: Operator, traces: TraceSpace, lists: Sequence[PointBatch]
+) -> list[Floats]:
     """Latencies of the points of each list; each program is built and raced once."""
     space, every = traces.space, concat(lists)
     canonical, valid = traces.resolve(every)
     keys = space.keys(canonical)
     _, first = np.unique(keys, return_index=True)
     rows = first[valid[first]]
-    built = measurer.build(load(spec, measurer.target), space.candidates(canonical.take(rows)))
+    built = measurer.build(operator, space.candidates(canonical.take(rows)))
     with measurer.device() as runner:
         outcomes = race(runner, built, CUTOFF, None)
     known: Mapping[int, float] = {
@@ -158,14 +161,12 @@ def report(found: Sequence[Measured], setup: Mapping[str, str]) -> Report:
 
 def _row(what: str, ratios: Sequence[float]) -> Row:
     logs = np.log([ratio for ratio in ratios if np.isfinite(ratio) and ratio > 0])
-    rng = np.random.default_rng(0)
-    means = [rng.choice(logs, len(logs)).mean() for _ in range(DRAWS)]
-    low, high = np.exp(np.quantile(means, [0.025, 0.975]))
+    band = score.bootstrap(logs.reshape(-1, 1), spaces_too=True)
     return {
         "when": what,
-        "ratio": round(float(np.exp(logs.mean())), 3),
-        "95 % from": round(float(low), 3),
-        "to": round(float(high), 3),
+        "ratio": round(math.exp(band.mean), 3),
+        "95 % from": round(math.exp(band.low), 3),
+        "to": round(math.exp(band.high), 3),
         "faster": int((logs < np.log(1 - SAME)).sum()),
         "slower": int((logs > np.log(1 + SAME)).sum()),
         "worst": round(float(np.exp(logs.max())), 2),

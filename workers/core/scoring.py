@@ -44,12 +44,8 @@ class Scorer:
         guide: Prior | None = None,
     ) -> None:
         self.space, self.model, self.prior = space, model, prior
-        self._lease, self._check, self._guide = lease, check, guide or prior
-
-    @property
-    def guide(self) -> Prior | None:
-        """What estimates points before they are looked at, where there is anything."""
-        return self._guide
+        self._lease, self._check = lease, check
+        self.guide: Prior | None = guide or prior
 
     def __call__(self, batch: PointBatch) -> Scores:
         """Canonical points, their scores and whether they are valid."""
@@ -98,6 +94,8 @@ class Scorer:
 class RankedScorer(Scorer):
     """Scores points by their decision rows: they are replayed only to learn whether they are valid.
 
+    The model is a guide, too, in turn with the static model.
+
     Args:
         prior: the static model that makes the rows.
         family, precision: family of the workload, and precision of the job.
@@ -115,16 +113,9 @@ class RankedScorer(Scorer):
         precision: str,
         unit: Unit = contextlib.nullcontext,
     ) -> None:
-        super().__init__(space, model, lease, check, prior)
+        guide = None if model is None else in_turn(prior, model, family, precision, unit)
+        super().__init__(space, model, lease, check, prior, guide)
         self._rows = functools.partial(prior.rows, family=family, precision=precision)
-        self._static, self._about, self._unit = prior, (family, precision), unit
-
-    @property
-    def guide(self) -> Prior:
-        """The static model, and the ranker in turn with it where there is one."""
-        if self.model is None:
-            return self._static
-        return in_turn(self._static, self.model, *self._about, self._unit)
 
     def __call__(self, batch: PointBatch) -> Scores:
         """As every scorer; points without an estimate are in the middle of the others."""
