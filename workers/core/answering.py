@@ -6,11 +6,12 @@ A task takes half a second, nearly all of it in Python, so threads do not share 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
 from tunesmith import extras
+from tunesmith.analysis.prior import Unit
 from tunesmith.messages import Calibration
 from tunesmith.operators import looks_like_operator
 from tunesmith.targets import Target
@@ -60,13 +61,18 @@ Answering = Callable[[Sequence[Question]], list[Answer]]
 """Answers questions, in their order."""
 
 
-def answer(question: Question, forms: NestForms) -> Answer:
-    """One task's schedule; ``forms``: what is known of nests of other workloads."""
+def answer(question: Question, forms: NestForms, unit: Unit = nullcontext) -> Answer:
+    """One task's schedule.
+
+    Args:
+        forms: what is known of nests of other workloads.
+        unit: is entered for each small piece of work.
+    """
     if not question.bodies:
         return Answer(*question.task, Source.DEFAULT)
     read = reader(question.family, question.dtypes, question.target) if question.read else None
     about, relatives = (question.module, question.target, question.bodies), question.relatives
-    return unmeasured.choose(question.task, *about, relatives, question.calibration, forms, reader=read)
+    return unmeasured.choose(question.task, *about, relatives, question.calibration, forms, unit, reader=read)
 
 
 def here(questions: Sequence[Question]) -> list[Answer]:

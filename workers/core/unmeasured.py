@@ -17,7 +17,7 @@ from tunesmith.messages import Calibration
 from tunesmith.targets import Target
 from tunesmith.unmeasured import Source
 from workers.core import siblings
-from workers.core.code_reader import reader
+from workers.core.answering import Question, answer
 from workers.core.context import Context
 from workers.core.leased import Lease
 from workers.tvm_backend.design_space import unmeasured
@@ -49,12 +49,11 @@ def with_answers(
     def answered(task: PlannedTask) -> PlannedTask:
         if task.workload not in near:
             return task
-        row = rows[task.workload]
-        own, relatives, about = bodies[task.workload], near[task.workload], (task.name, task.workload)
-        choose = functools.partial(unmeasured.choose, forms=context.nest_forms, unit=lease.unit)
-        read = reader(row.family, (dtype for dtype, _ in row.args), target)
-        module = context.blobs.get_bytes(row.module_blob)
-        made = choose(about, module, target, own, relatives, calibration, reader=read)
+        row, module = rows[task.workload], context.blobs.get_bytes(rows[task.workload].module_blob)
+        dtypes, own = tuple(dtype for dtype, _ in row.args), tuple(bodies[task.workload])
+        about = ((task.name, task.workload), row.family, dtypes, module, target)
+        question = Question(*about, own, tuple(near[task.workload]), calibration)
+        made = answer(question, context.nest_forms, lease.unit)
         return task if made.source is Source.DEFAULT else replace(task, answer=made)
 
     return _with_one_each(together(answered, planned))

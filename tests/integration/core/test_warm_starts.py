@@ -15,7 +15,7 @@ from tunesmith.dataset.collecting import Collecting
 from tunesmith.dataset.shards import in_shard
 from tunesmith.messages import IngestModel
 from tunesmith.types import Candidate
-from workers.core import ingest, unmeasured
+from workers.core import answering, ingest
 from workers.core.context import Context
 from workers.core.siblings import suggestions
 
@@ -120,8 +120,8 @@ def test_a_list_of_operators_is_a_model_with_the_tasks_of_each(context: Context)
 def test_a_job_without_trials_answers_by_a_relative_or_the_static_model_unless_a_schedule_was_measured(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, real = [], unmeasured.reader
-    monkeypatch.setattr(unmeasured, "reader", lambda *about: asked.append((about[0], *about[1])) or real(*about))
+    asked, real = [], answering.reader
+    monkeypatch.setattr(answering, "reader", lambda *about: asked.append((about[0], *about[1])) or real(*about))
     core_flow.import_and_prepare(context, "nothing known", budget_trials=0)
     assert asked == [("matmul", "float32", "float32", "float32")], "its code is read, where that is known"
     core_flow.import_and_prepare(context)
