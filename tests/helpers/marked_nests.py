@@ -67,6 +67,10 @@ class Source:
     def __init__(self) -> None:
         self.asked: list[tuple[int, ...]] = []
 
+    @property
+    def made(self) -> int:
+        return len(set(self.asked))
+
     def structural(self, sketch: str) -> tuple[int, ...]:
         return (3,)
 

@@ -8,6 +8,7 @@ independent ones as latency times throughput (Low et al., "Analytical modeling i
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,12 +69,14 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
     operations = inside / vector.length * vector.pieces * block.operations
     summed = np.array([loop.reduction for loop in shape.block.loops], dtype=np.bool_)[:, None]
     steps = _multiplied(shape, run.kernel & summed)
-    written, moved = _registers(shape, run, block.write, ranges, vector, cpu)
+    written, moved = _Registers(shape, run, block.write, vector, cpu).of(ranges)
+    windows = _Windows(shape, run)
     stay = np.where(run.memory, 1.0, _stay(shape, run, block.write))
     loads, needed, waiting = np.zeros(shape.n), np.zeros(shape.n), np.zeros(shape.n)
     for access in block.reads:
-        registers, fetched = _registers(shape, run, access, ranges, vector, cpu)
-        waiting = np.maximum(waiting, _waiting(shape, run, access, vector, cpu))
+        taken = _Registers(shape, run, access, vector, cpu)
+        registers, fetched = taken.of(ranges)
+        waiting = np.maximum(waiting, _waiting(shape, run, access, vector, taken, windows))
         kept = (registers + written <= cpu.registers) & ~run.memory
         loads = loads + fetched / np.where(kept, _stay(shape, run, access), 1.0)
         needed = np.maximum(needed, np.minimum(registers / steps, 4.0))
@@ -122,7 +125,7 @@ def _of_tiles(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
     loads = none
     for access in shape.block.reads:
         size = shape.buffers[access.buffer].element_bytes
-        loads = loads + shape.footprint(access, ranges).elements * size / cpu.line_bytes
+        loads = loads + shape.elements(access, ranges) * size / cpu.line_bytes
     cycles = np.maximum.reduce([operations / cpu.pipes, loads / cpu.loads, none + cpu.tile_latency])
     times = shape.iterations / inside
     return Kernel(times, operations, none, none, loads, none, cycles + cpu.loop_cycles, 2 * loads)
@@ -164,34 +167,74 @@ def _vector(length: Floats, lanes: int, run: Running) -> _Vector:
     A compiler takes one width for a loop, and what that leaves over comes element by element.
     """
     whole, rest = np.divmod(length, lanes)
-    bits, loop = np.zeros(len(length)), length
+    bits, loop, left_over = np.zeros(len(length)), length, rest.astype(np.int64)
     for power in range(lanes.bit_length()):
-        bits += (rest.astype(np.int64) >> power) & 1
+        bits += (left_over >> power) & 1
         turns, left = np.divmod(length, 2.0**power)
         loop = np.minimum(loop, turns + left)
     pieces = np.where(run.memory, loop, np.where(run.compiled, whole + bits, np.ceil(length / lanes)))
     return _Vector(length, pieces, np.where(run.compiled, pieces, whole + bits))
 
 
-def _registers(
-    shape: Shape, run: Running, access: Access, ranges: Floats, vector: _Vector, cpu: CpuModel
-) -> tuple[Floats, Floats]:
+class _Registers:
     """Registers that hold what an access touches, and loads or stores that move it. These are whole vectors along its
     last dimension, vectors shuffled together from near strides, single values spread over a register, or elements
     gathered one by one."""
-    elements = shape.footprint(access, ranges).elements
-    rows = (shape.along(along(access)), shape.along(along(access, cpu.near_stride)), shape.moves(access))
-    whole, near, moved = ((run.vector & row).any(axis=0) for row in rows)
-    inside = unbroken(shape, access, vector.length)
-    whole, near = whole & inside, near & inside
-    vectors, moves = elements / vector.length * vector.pieces, elements / vector.length * vector.moves
-    if access.indices:  # a scalar lies in one line
-        moves = moves + elements * _crossing(shape, access, vector, cpu)
-    shuffled = np.where(near, cpu.near_stride * moves, elements * cpu.gather_loads)
-    return np.where(moved, vectors, elements), np.where(whole, moves, np.where(moved, shuffled, elements))
+
+    def __init__(self, shape: Shape, run: Running, access: Access, vector: _Vector, cpu: CpuModel) -> None:
+        self._shape, self._access, self._cpu, self._vector = shape, access, cpu, vector
+        rows = (shape.along(along(access)), shape.along(along(access, cpu.near_stride)), shape.moves(access))
+        whole, near, self._moved = ((run.vector & row).any(axis=0) for row in rows)
+        inside = unbroken(shape, access, vector.length)
+        self._whole, self._near = whole & inside, near & inside
+        # A scalar lies in one line.
+        self._crossing = _crossing(shape, access, vector, cpu) if access.indices else 0.0
+
+    def registers(self, ranges: Floats) -> Floats:
+        """While the axes take ``ranges``, float64 [n]."""
+        return self._held(self._shape.elements(self._access, ranges))
+
+    def of(self, ranges: Floats) -> tuple[Floats, Floats]:
+        """Registers, and loads or stores, float64 [n] each."""
+        elements, vector = self._shape.elements(self._access, ranges), self._vector
+        moves = elements / vector.length * vector.moves + elements * self._crossing
+        shuffled = np.where(self._near, self._cpu.near_stride * moves, elements * self._cpu.gather_loads)
+        return self._held(elements), np.where(self._whole, moves, np.where(self._moved, shuffled, elements))
+
+    def _held(self, elements: Floats) -> Floats:
+        return np.where(self._moved, elements / self._vector.length * self._vector.pieces, elements)
 
 
-def _waiting(shape: Shape, run: Running, access: Access, vector: _Vector, cpu: CpuModel) -> Floats:
+class _Windows:
+    """What axes cover in the straight code without the loops of its reduction, and with one more of them each time."""
+
+    def __init__(self, shape: Shape, run: Running) -> None:
+        self._shape, self._run = shape, run
+
+    @functools.cached_property
+    def unmoved(self) -> Floats:
+        """Ranges without the loops of the reduction, float64 [axes, n]."""
+        return self._shape.ranges(self._inside)
+
+    @functools.cached_property
+    def moved(self) -> list[tuple[Floats, Floats]]:
+        """Steps of each loop of the reduction, the innermost first, and the ranges with those so far."""
+        shape, inside, found = self._shape, self._inside, []
+        for at in reversed(range(len(shape.block.loops))):
+            if shape.block.loops[at].reduction:
+                inside[at] = self._run.kernel[at]
+                found.append((np.where(inside[at], shape.extents[at], 1.0), shape.ranges(inside)))
+        return found
+
+    @property
+    def _inside(self) -> Bools:
+        reductions = np.array([loop.reduction for loop in self._shape.block.loops], dtype=np.bool_)
+        return np.asarray(self._run.kernel & ~reductions[:, None])
+
+
+def _waiting(
+    shape: Shape, run: Running, access: Access, vector: _Vector, taken: _Registers, windows: _Windows
+) -> Floats:
     """Registers of values that a later step of the straight code uses again, as those of a window that slides.
 
     A compiler loads each of them once and keeps it. Where registers run out it writes the value to the stack, and does
@@ -203,16 +246,12 @@ def _waiting(shape: Shape, run: Running, access: Access, vector: _Vector, cpu: C
     sliding = {axis for axes in rows if axes & summed for axis in axes - summed}
     if not sliding:
         return out
-    inside = run.kernel & ~np.array([loop.reduction for loop in loops], dtype=np.bool_)[:, None]
-    once, _ = _registers(shape, run, access, shape.ranges(inside), vector, cpu)
-    for at in reversed(range(len(loops))):
-        if loops[at].reduction:
-            inside[at] = run.kernel[at]
-            steps = np.where(inside[at], shape.extents[at], 1.0)
-            touched, _ = _registers(shape, run, access, shape.ranges(inside), vector, cpu)
-            again = touched < once * steps
-            out = np.maximum(out, np.where(again, touched * (1.0 - 1.0 / steps), 0.0))
-            once = touched
+    once = taken.registers(windows.unmoved)
+    for steps, ranges in windows.moved:
+        touched = taken.registers(ranges)
+        again = touched < once * steps
+        out = np.maximum(out, np.where(again, touched * (1.0 - 1.0 / steps), 0.0))
+        once = touched
     shifted = (run.vector & shape.along(sliding)).any(axis=0)  # each step has vectors of its own
     return np.where(shifted, 0.0, out / vector.pieces)
 

@@ -24,11 +24,20 @@ PIECE = 2048
 COMPARED = 1024
 """Random points that show this share, and whose best estimate the others are held against."""
 
+REMEMBERED = 512
+"""Points of a batch at most that a model remembers: a search comes back to those that it chose, not to all it drew."""
+
 Unit = Callable[[], contextlib.AbstractContextManager[None]]
+Samples = dict[tuple[CpuModel, int], tuple[Floats, Bools]]
+"""Estimates of a space's random points and which of them constraints refuse, by the CPU and the number of nests."""
 
 
 class NestSource(Protocol):
     """Where nests come from. A sketch has one for each choice of the knobs that change its structure."""
+
+    @property
+    def made(self) -> int:
+        """How many nests were asked for so far: with more of them fewer points are unknown."""
 
     def structural(self, sketch: str) -> tuple[int, ...]:
         """Positions of the knobs that change the structure of a sketch."""
@@ -49,6 +58,7 @@ class StaticPrior:
         cpu: CPU that estimates are for.
         unit: is entered for each small unit of work, some 50 ms at most, so that others can have the processor between.
         handicap: by the hash of a sketch, what its estimates are multiplied by; 1 for others.
+        samples: what models of the space found of its random points; they leave it to each other.
     """
 
     def __init__(
@@ -58,9 +68,13 @@ class StaticPrior:
         cpu: CpuModel,
         unit: Unit = contextlib.nullcontext,
         handicap: Mapping[str, float] = MappingProxyType({}),
+        samples: Samples | None = None,
     ) -> None:
         self._space, self._source, self._cpu, self._unit = space, source, cpu, unit
         self._handicap = handicap
+        self._samples: Samples = {} if samples is None else samples
+        self._seen: dict[int, tuple[float, bool]] = {}
+        self._newest: dict[tuple[str, bytes], Costs] = {}
 
     def __call__(self, batch: PointBatch) -> Floats:
         """Estimated seconds, float64 [n]: infinity for points that are not worth a try, NaN where nothing is known."""
@@ -88,7 +102,13 @@ class StaticPrior:
 
     @functools.cached_property
     def _sampled(self) -> tuple[Floats, Bools]:
-        return self._judge(self._space.sample(np.random.default_rng(0), COMPARED))
+        known = self._samples.get((self._cpu, self._source.made))
+        if known is not None:
+            return known
+        found = self._estimate(self._space.sample(np.random.default_rng(0), COMPARED))
+        self._samples.clear()
+        self._samples[self._cpu, self._source.made] = found
+        return found
 
     def rows(self, batch: PointBatch, family: str, precision: str) -> Floats32:
         """What a learned ranker sees of points: see ``tunesmith.analysis.rows``, float32 [n, columns].
@@ -106,18 +126,39 @@ class StaticPrior:
                 if nest is None:
                     out[piece] = unknown_rows(about, self._cpu, choice)
                 else:
-                    out[piece] = decision_rows(Costs(nest, knobs, choice, self._cpu), about)
+                    known = self._newest.get((hash_, choice.tobytes()))
+                    out[piece] = decision_rows(known or Costs(nest, knobs, choice, self._cpu), about)
         return out
 
     def _judge(self, batch: PointBatch) -> tuple[Floats, Bools]:
-        """Estimates, and which points the constraints refuse."""
+        """Estimates, and which points the constraints refuse. What is known of a point stays, what is not is asked
+        again: meanwhile its nest may have been made."""
+        if len(batch) > REMEMBERED:
+            return self._estimate(batch)
+        keys = self._space.keys(batch).tolist()
+        new = np.array([at for at, key in enumerate(keys) if key not in self._seen], dtype=np.int64)
         out, refused = np.full(len(batch), np.nan), np.zeros(len(batch), dtype=np.bool_)
+        if len(new):
+            out[new], refused[new] = self._estimate(batch.take(new) if len(new) < len(batch) else batch)
+        for at, key in enumerate(keys):
+            if key in self._seen:
+                out[at], refused[at] = self._seen[key]
+            elif not np.isnan(out[at]):
+                self._seen[key] = float(out[at]), bool(refused[at])
+        return out, refused
+
+    def _estimate(self, batch: PointBatch) -> tuple[Floats, Bools]:
+        out, refused = np.full(len(batch), np.nan), np.zeros(len(batch), dtype=np.bool_)
+        newest = {}
         for piece, sketch, nest in self._pieces(batch):
             if nest is not None:
+                choice = batch.choice[piece]
                 with self._unit():
-                    costs = Costs(nest, sketch.knobs, batch.choice[piece], self._cpu)
+                    costs = newest[sketch.hash, choice.tobytes()] = Costs(nest, sketch.knobs, choice, self._cpu)
                     out[piece] = self._handicap.get(sketch.hash, 1.0) * costs.seconds()
                     refused[piece] = ~costs.feasible()
+        # Rows are mostly asked for of what was estimated just before.
+        self._newest = newest if len(batch) <= REMEMBERED else {}
         return out, refused
 
     def _pieces(self, batch: PointBatch) -> Iterator[tuple[Ints, Sketch, Nest | None]]:

@@ -6,7 +6,7 @@ Arrays hold one number per candidate, float64 [n]; nothing loops over candidates
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -90,6 +90,8 @@ class Shape:
     ) -> None:
         self.block, self.buffers, self.extents, self._line = block, buffers, extents, cpu.line_bytes
         self._around = around
+        self._limits = [float(size or np.inf) for size in block.axes]
+        self._along: dict[frozenset[int], Bools] = {}
         self.n = extents.shape[1]
         self.before = np.concatenate([np.ones((1, self.n)), np.cumprod(extents, axis=0)])
 
@@ -116,7 +118,7 @@ class Shape:
             inside: bool [loops, n], the loops.
         """
         out, counted = np.ones((len(self.block.axes), self.n)), np.where(inside, self.extents, 1.0)
-        for at in reversed(range(len(self.block.loops))):
+        for at in reversed(np.flatnonzero((counted > 1.0).any(axis=1)).tolist()):
             self._cover(out, at, counted[at])
         return out
 
@@ -125,24 +127,23 @@ class Shape:
 
         One of fused axes goes through the innermost of them first, and then moves the next one.
         """
-        for axis in reversed(self.block.loops[at].axes):
-            covered = np.minimum(ranges[axis] * steps, self._limits[axis])
-            steps, ranges[axis] = np.maximum(ranges[axis] * steps / covered, 1.0), covered
-
-    @functools.cached_property
-    def _limits(self) -> Floats:
-        """Extents of the axes, float64 [axes, 1]."""
-        sizes: Floats = np.array([size or np.inf for size in self.block.axes], dtype=np.float64)
-        return sizes.reshape(-1, 1)
+        axes = self.block.loops[at].axes
+        for axis in reversed(axes):
+            reached = ranges[axis] * steps
+            ranges[axis] = np.minimum(reached, self._limits[axis])
+            if axis != axes[0]:
+                steps = np.maximum(reached / ranges[axis], 1.0)
 
     @functools.cached_property
     def nested(self) -> Floats:
         """:meth:`ranges` of all loops from each place inwards, from all of them to none, float64 [places, axes, n]."""
         loops = self.block.loops
         out = np.ones((len(loops) + 1, len(self.block.axes), self.n))
+        moves = set(np.flatnonzero((self.extents > 1.0).any(axis=1)).tolist())
         for at in reversed(range(len(loops))):
             out[at] = out[at + 1]
-            self._cover(out[at], at, self.extents[at])
+            if at in moves:
+                self._cover(out[at], at, self.extents[at])
         return out
 
     def footprint(self, access: Access, ranges: Floats) -> Footprint:
@@ -153,25 +154,41 @@ class Shape:
         """
         buffer, ends = self.buffers[access.buffer], (*ranges.shape[:-2], self.n)
         elements, outer, run, whole = np.ones(ends), np.ones(ends), np.ones(ends), np.ones(ends, np.bool_)
-        for index, size in zip(reversed(access.indices), reversed(buffer.shape), strict=True):
-            if size == 1:
+        for number, (size, distance, count) in enumerate(self._spans(access, ranges)):
+            if not number:  # all of these are 1
+                elements, run, whole = count, distance, distance >= size
                 continue
-            distance, count = spans(index, ranges, size or np.inf)
             elements = elements * count
             run = np.where(whole, run * distance, run)
             outer = np.where(whole, outer, outer * count)
-            whole = whole & (distance >= (size or np.inf))
+            whole = whole & (distance >= size)
         lines = np.ceil(run * buffer.element_bytes / self._line)
         return Footprint(elements, outer * lines * self._line)
 
+    def elements(self, access: Access, ranges: Floats) -> Floats:
+        """Those of :meth:`footprint`."""
+        out = np.ones((*ranges.shape[:-2], self.n))
+        for number, (_, _, count) in enumerate(self._spans(access, ranges)):
+            out = out * count if number else count
+        return out
+
+    def _spans(self, access: Access, ranges: Floats) -> Iterator[tuple[float, Floats, Floats]]:
+        """Size of each dimension of more than one place, from the last one on, and its :func:`spans`."""
+        for index, size in zip(reversed(access.indices), reversed(self.buffers[access.buffer].shape), strict=True):
+            if size != 1:
+                yield (size or np.inf, *spans(index, ranges, size or np.inf))
+
     def moves(self, access: Access) -> Bools:
         """Which loops change what an access touches, bool [loops, 1]."""
-        return self.along({axis for index in access.indices for axis, _ in index.strides})
+        return self.along(axis for index in access.indices for axis, _ in index.strides)
 
-    def along(self, axes: Collection[int]) -> Bools:
+    def along(self, axes: Iterable[int]) -> Bools:
         """Which loops move one of some axes, bool [loops, 1]."""
-        rows = [not set(axes).isdisjoint(loop.axes) for loop in self.block.loops]
-        return np.array(rows, dtype=np.bool_).reshape(-1, 1)
+        wanted = frozenset(axes)
+        if wanted not in self._along:
+            rows = [not wanted.isdisjoint(loop.axes) for loop in self.block.loops]
+            self._along[wanted] = np.array(rows, dtype=np.bool_).reshape(-1, 1)
+        return self._along[wanted]
 
     @functools.cached_property
     def loaded(self) -> list[tuple[Floats, Floats]]:
@@ -237,12 +254,14 @@ def _unfused(block: Block, rows: Sequence[Floats], n: int) -> tuple[tuple[Loop, 
     What the inner of these do not move stays in a cache from one task to the next. The innermost has what the loops
     inside of it leave of its axis, and so on outwards.
     """
+    if not any(_splits(loop) for loop in block.loops):
+        return block.loops, list(rows)
     loops: list[Loop] = []
     extents: list[Floats] = []
     covered = np.ones((len(block.axes), n))
     limits = [float(size or np.inf) for size in block.axes]
     for loop, steps in zip(reversed(block.loops), reversed(rows), strict=True):
-        fused, left = loop.kind is Kind.PARALLEL and not loop.reduction, steps
+        fused, left = _splits(loop), steps
         for axis in reversed(loop.axes):
             room = limits[axis] / covered[axis]
             if fused and axis != loop.axes[0]:
@@ -262,17 +281,23 @@ def _unfused(block: Block, rows: Sequence[Floats], n: int) -> tuple[tuple[Loop, 
     return tuple(reversed(loops)), extents[::-1]
 
 
+def _splits(loop: Loop) -> bool:
+    return loop.kind is Kind.PARALLEL and not loop.reduction
+
+
 def spans(index: Index, ranges: Floats, size: float) -> tuple[Floats, Floats]:
     """Places from the first to the last that an index takes, and how many of them it does take.
 
     Args:
         ranges: float64 [..., axes, n]; what is found is [..., n].
     """
-    count = np.full((*ranges.shape[:-2], ranges.shape[-1]), float(index.width))
+    count: Floats | float = float(index.width)
     distance = count
     for axis, stride in index.strides:
         distance = distance + abs(stride) * (ranges[..., axis, :] - 1.0)
         count = count * ranges[..., axis, :]
+    if not index.strides:
+        distance = count = np.full((*ranges.shape[:-2], ranges.shape[-1]), count)
     if index.divide > 1:
         distance = np.ceil(distance / index.divide)
     if index.modulo:

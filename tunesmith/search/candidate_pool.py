@@ -7,6 +7,7 @@ import numpy as np
 from tunesmith.search.base import Prior, Score
 from tunesmith.search.construction import sift
 from tunesmith.search.memory import ENUMERATE_LIMIT, Memory
+from tunesmith.search.turns import Turns
 from tunesmith.space.base import Bools, Floats, Ints, PointBatch, Scores
 from tunesmith.space.space import concat, first_of_each
 
@@ -100,7 +101,8 @@ class CandidatePool:
         """False for what the prior calls hopeless."""
         if self.prior is None or not len(batch):
             return np.ones(len(batch), dtype=np.bool_)
-        return ~np.isinf(self.prior(batch))
+        prior = self.prior.first if isinstance(self.prior, Turns) else self.prior  # the second refuses nothing
+        return ~np.isinf(prior(batch))
 
     def _scores(self, batch: PointBatch) -> Scores:
         if self._score is None:

@@ -91,6 +91,7 @@ def test_footprints_are_what_counting_finds(made: tuple[Block, Buffer]) -> None:
     for place, ranges in enumerate(shape.nested):
         real = touched(block, buffer, place)
         guess = shape.footprint(block.write, ranges)
+        assert np.array_equal(guess.elements, shape.elements(block.write, ranges))
         if joint:  # two dimensions that move together touch less than their product
             assert guess.elements[0] >= len(real)
         else:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tunesmith.search.candidate_pool import CandidatePool
 from tunesmith.search.construction import construct, sift
+from tunesmith.search.memory import Memory
 from tunesmith.search.turns import Turns
 from tunesmith.space.base import Floats, PointBatch
 from tunesmith.testing.synthetic import SyntheticTask, matmul_space, tiny_space
@@ -58,3 +60,17 @@ def test_what_the_first_one_refuses_stays_refused() -> None:
     assert (np.sort(found[2:]) > 0).all()
     kept = space.keys(sift(turns, batch, 2))
     assert set(kept.tolist()) == {2, space.size - 2}, "the best of each that is known"
+
+
+def test_what_is_hopeless_the_first_says_alone() -> None:
+    space = matmul_space()
+    batch = space.sample(np.random.default_rng(0), 8)
+
+    def first(points: PointBatch) -> Floats:
+        return np.where(np.arange(len(points)) < 2, np.inf, 1.0)
+
+    def second(points: PointBatch) -> Floats:
+        raise AssertionError("it refuses nothing")
+
+    pool = CandidatePool(Memory(space, 4), np.zeros(0, dtype=np.int64), None, 64, Turns(first, second))
+    assert pool.examine(batch) == 6

@@ -12,6 +12,7 @@ import numpy as np
 from tvm.s_tir import Schedule, ScheduleError
 
 from costmodels.base import Features
+from tunesmith.analysis.prior import Samples
 from tunesmith.errors import InvalidCandidate
 from tunesmith.names import DEFAULT_SPACE, TVM_SPACE
 from tunesmith.space.base import Bools, PointBatch, Resolver
@@ -181,6 +182,7 @@ class TraceSpace(Resolver):
         replayer: replays traces of the workload.
         nests: what the sketches make of the workload, for the static model.
         generated: hashes of the sketches that TVM's generator made.
+        samples: what static models of the space found of its random points.
     """
 
     def __init__(
@@ -197,6 +199,7 @@ class TraceSpace(Resolver):
         self._target, self._gpu = target, "gpu" in self.replayer.target.keys
         self._bounds: dict[str, list[thread_registers.Bounds]] = {}
         self.nests = Nests(self.replayer, bodies, forms)
+        self.samples: Samples = {}
         self.generated = frozenset(body.hash for body in bodies if set(body.postprocs) - {POSTPROC})
         self._extractor = Extractor(self.replayer)
         self._points: collections.OrderedDict[Candidate, _Point] = collections.OrderedDict()

@@ -30,4 +30,5 @@ def prior_of(
         return None
     traces.nests.ration(nests)
     cpu = cpu_model_of(target, found)
-    return StaticPrior(traces.space, traces.nests, cpu, unit, dict.fromkeys(traces.generated, cpu.generated_penalty))
+    handicap = dict.fromkeys(traces.generated, cpu.generated_penalty)
+    return StaticPrior(traces.space, traces.nests, cpu, unit, handicap, traces.samples)

@@ -73,6 +73,11 @@ class Nests:
         each = max(MIN_NESTS_PER_SKETCH, count // max(1, len(self._bodies)))
         self._allowed = max(self._made.values(), default=0) + each
 
+    @property
+    def made(self) -> int:
+        """How many were tried so far, those included that are not understood."""
+        return self._made.total()
+
     def structural(self, sketch: str) -> tuple[int, ...]:
         """Positions of the compute locations."""
         knobs = self._bodies[sketch].knobs
