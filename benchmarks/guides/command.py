@@ -21,24 +21,23 @@ def run(
 ) -> None:
     """Measure the first candidates of drawn operators: those of the static model, and those of a job."""
     from benchmarks.harness.child import use_cores
+    from benchmarks.harness.report import check, setup, write
 
     cores = threads or len(os.sched_getaffinity(0))
+    details = {**setup("lightgbm"), "threads": str(cores), "seed": str(seed)}  # TVM binds this thread to a core
     use_cores(cores)
     from workers.tvm_backend.warm import warm
 
     warm("llvm")
     from benchmarks.guides import study
-    from benchmarks.harness.report import check, setup, write
 
     if docs:
         check(study.NAME, docs)
-    settings = {"threads": str(cores), "seed": str(seed)}
     found: list[study.Measured] = []
     paths: list[Path] = []
     for each in study.measured(count, seed):
         found.append(each)
         typer.echo(study.line(each), err=True)
-        made = study.report(found, {**setup("lightgbm"), **settings})
-        paths = write(made, out, docs=docs)
+        paths = write(study.report(found, details), out, docs=docs)
     for path in paths:
         typer.echo(path)

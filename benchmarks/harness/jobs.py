@@ -87,6 +87,7 @@ class Request:
         search: the searcher's name.
         allocator: the allocator's name.
         precision: of ``tunesmith.names.PRECISIONS``.
+        warm_start: take over what is known, and what is shipped; else the job tunes alone.
     """
 
     target: Target
@@ -97,6 +98,7 @@ class Request:
     search: str = DEFAULT_SEARCHER
     allocator: str = DEFAULT_ALLOCATOR
     precision: str = DEFAULT_PRECISION
+    warm_start: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def _submit(client: Client, model_id: str, request: Request, seconds: float) -> 
         search=request.search,
         allocator=request.allocator,
         precision=request.precision,
-        **FROM_SCRATCH,
+        **{**FROM_SCRATCH, "warm_start": request.warm_start},
     )
 
 

@@ -1,0 +1,1 @@
+"""What jobs of few trials gain by the models that are shipped."""
