@@ -26,6 +26,8 @@ COMPARED = 1024
 
 REMEMBERED = 512
 """Points of a batch at most that a model remembers: a search comes back to those that it chose, not to all it drew."""
+KEPT = 1 << 16
+"""Points that a model remembers at most; then it begins anew. A round has a few thousand."""
 
 Unit = Callable[[], contextlib.AbstractContextManager[None]]
 Samples = dict[tuple[CpuModel, int], tuple[Floats, Bools]]
@@ -135,6 +137,8 @@ class StaticPrior:
         again: meanwhile its nest may have been made."""
         if len(batch) > REMEMBERED:
             return self._estimate(batch)
+        if len(self._seen) > KEPT:
+            self._seen.clear()
         keys = self._space.keys(batch).tolist()
         new = np.array([at for at, key in enumerate(keys) if key not in self._seen], dtype=np.int64)
         out, refused = np.full(len(batch), np.nan), np.zeros(len(batch), dtype=np.bool_)

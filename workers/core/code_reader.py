@@ -23,7 +23,7 @@ from tunesmith.space.base import Ints, PointBatch
 from tunesmith.targets import Target
 from tunesmith.types import Candidate
 from workers.core.guide import in_turn, known
-from workers.tvm_backend.build.assembly import assembly_of
+from workers.tvm_backend.build.assembly import assembly_within
 from workers.tvm_backend.design_space.space import TraceSpace
 
 ALWAYS = 2
@@ -33,6 +33,9 @@ DOUBT = 0.5
 docs/benchmarks.md."""
 SECONDS = 2.0
 """Time after which no further candidate of a task is read: long straight code may take LLVM seconds."""
+
+COMPILER_SECONDS = 5.0
+"""Time after which a candidate counts as one that cannot be compiled: building a library with it would take as long."""
 
 
 def reader(family: str, dtypes: Iterable[str], target: Target) -> CodeReader | None:
@@ -94,7 +97,7 @@ class CodeReader:
         """What the model says of a candidate, and the static model where it says nothing; None of one that cannot be
         compiled."""
         try:
-            counts = machine_code.code_row(assembly_of(traces, candidate))
+            counts = machine_code.code_row(assembly_within(traces, candidate, COMPILER_SECONDS))
         except Exception:  # compilers raise many classes, and each is a reason to take another candidate
             return None
         score = float(self._model.predict(Features(row[None], np.arange(2), counts[None]))[0][0])

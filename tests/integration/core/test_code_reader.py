@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +22,7 @@ from tunesmith import extras
 from tunesmith.analysis.machine_code import COLUMNS as COUNTS
 from tunesmith.analysis.prior import StaticPrior
 from tunesmith.analysis.rows import PLACE, STATIC
+from tunesmith.errors import InvalidCandidate
 from tunesmith.names import CODE_RANKER
 from tunesmith.search.construction import construct
 from tunesmith.space.base import PointBatch
@@ -31,6 +35,7 @@ warm("llvm")
 from benchmarks.harness.operators import Operator, load  # noqa: E402
 from workers.core import code_reader  # noqa: E402
 from workers.core.code_reader import ALWAYS, DOUBT, SECONDS, CodeReader, reader  # noqa: E402
+from workers.tvm_backend.build import assembly  # noqa: E402
 from workers.tvm_backend.design_space.space import TraceSpace  # noqa: E402
 from workers.tvm_backend.design_space.static_model import prior_of  # noqa: E402
 from workers.tvm_backend.design_space.unmeasured import choose  # noqa: E402
@@ -126,7 +131,7 @@ def test_little_worse_is_no_reason(order: Order) -> None:
 
 
 def test_what_cannot_be_compiled_is_not_taken(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, asked = code_reader.assembly_of, []
+    real, asked = code_reader.assembly_within, []
 
     def refused(*arguments: object) -> str:
         asked.append(arguments)
@@ -134,7 +139,7 @@ def test_what_cannot_be_compiled_is_not_taken(order: Order, monkeypatch: pytest.
             raise RuntimeError("LLVM has no such instruction")
         return real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(code_reader, "assembly_of", refused)
+    monkeypatch.setattr(code_reader, "assembly_within", refused)
     assert order(Model(0.0)) == [2, 3]
 
 
@@ -142,7 +147,7 @@ def test_where_nothing_can_be_compiled_none_is_left(order: Order, monkeypatch: p
     def refused(*arguments: object) -> str:
         raise RuntimeError("LLVM has no such instruction")
 
-    monkeypatch.setattr(code_reader, "assembly_of", refused)
+    monkeypatch.setattr(code_reader, "assembly_within", refused)
     assert order(Model()) == []
 
 
@@ -219,3 +224,28 @@ def test_the_shipped_model_is_small_and_has_a_card() -> None:
     for name, size in sizes.items():
         assert re.search(rf"`{re.escape(name)}`.*{size:,} bytes", card), "it is the one that was described"
     assert code_ranker().kind == CODE_RANKER
+
+
+def test_code_is_read_in_a_process_that_ends(
+    opened: tuple[TraceSpace, StaticPrior, PointBatch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces, _, batch = opened
+    (candidate, *_) = traces.space.candidates(batch)
+    children, fork = [], os.fork
+
+    def forked() -> int:
+        children.append(fork())
+        return children[-1]
+
+    monkeypatch.setattr(os, "fork", forked)
+    assert assembly.assembly_within(traces, candidate, 60.0) == assembly.assembly_of(traces, candidate)
+    monkeypatch.setattr(assembly, "assembly_of", lambda *_: threading.Event().wait())
+    with pytest.raises(InvalidCandidate, match="too long"):
+        assembly.assembly_within(traces, candidate, 0.1)
+    monkeypatch.setattr(assembly, "assembly_of", lambda *_: os.kill(os.getpid(), signal.SIGSEGV))
+    with pytest.raises(InvalidCandidate, match="does not compile"):
+        assembly.assembly_within(traces, candidate, 60.0)
+    assert len(children) == 3
+    for child in children:
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
