@@ -43,7 +43,7 @@ def run(
     for seed in range(seeds):
         for case in cases:
             with tempfile.TemporaryDirectory(prefix="tunesmith-pretrained-") as folder:
-                plan = study.Plan(trials, SLICE, PASSES)
+                plan = study.TrialPlan(trials, SLICE, PASSES)
                 found.append(study.run(case, seed, plan, Path(folder), progress_of(case.name)))
             typer.echo(study.line(found[-1]), err=True)
             # After each operator: all of them take a quarter of an hour for each seed.

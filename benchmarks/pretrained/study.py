@@ -27,7 +27,7 @@ WITH, WITHOUT = "with", "without"
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrialPlan:
     """How to go about it.
 
     Attributes:
@@ -61,7 +61,7 @@ class Pair:
         return self.learned / self.alone if self.learned and self.alone else None
 
 
-def run(case: Case, seed: int, plan: Plan, folder: Path, progress: Progress) -> Pair:
+def run(case: Case, seed: int, plan: TrialPlan, folder: Path, progress: Progress) -> Pair:
     """Tune one operator twice, and time both.
 
     Args:

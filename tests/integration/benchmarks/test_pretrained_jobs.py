@@ -24,7 +24,7 @@ def test_both_jobs_are_run_and_timed(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return jobs.Tuned([], PLAIN, 2, 1.0)
 
     monkeypatch.setattr(jobs, "tune", tune)
-    plan = study.Plan(trials=2, slice=0.02, passes=2)
+    plan = study.TrialPlan(trials=2, slice=0.02, passes=2)
     found = study.run(Case("gemm:16x32x48:float32", 1), 3, plan, tmp_path, lambda _: None)
     assert [request.warm_start for request in asked] == [True, False]
     assert all((request.trials, request.seed) == (2, 3) for request in asked)
