@@ -69,6 +69,12 @@ class Entry:
         """Median seconds; None where it failed or is wrong."""
         return None if self.wrong else self.result.latency
 
+    @property
+    def kernel_seconds(self) -> float | None:
+        """The kernels, conversions of layouts included: the calls between them are no schedule's doing. None as for
+        the latency, and where they are not told apart."""
+        return self.kernels.total if self.latency and self.kernels else None
+
 
 @dataclass(frozen=True)
 class Compared:

@@ -80,17 +80,12 @@ def run(case: Case, seed: int, plan: TrialPlan, folder: Path, progress: Progress
         request = Request(comparison.target, seed, plan.trials, JOB_SECONDS, warm_start=warm)
         comparison.enter(name, partial(_tuned, comparison=comparison, request=request), seed)
     comparison.run(plan.slice, plan.passes)
-    timed = {entry.runtime: _seconds(entry) for entry in comparison.entries.values()}
+    timed = {entry.runtime: entry.kernel_seconds for entry in comparison.entries.values()}
     return Pair(case.name, seed, timed.get(WITH), timed.get(WITHOUT))
 
 
 def _tuned(name: str, comparison: OperatorComparison, request: Request) -> tuple[Entry, Peer]:
     return comparison.of_tuned(name, jobs.tune(comparison.file, request, comparison.subfolder(name)))
-
-
-def _seconds(entry: Entry) -> float | None:
-    """An entry's kernels, conversions of layouts included."""
-    return entry.kernels.total if entry.latency and entry.kernels else None
 
 
 def line(found: Pair) -> str:

@@ -162,7 +162,7 @@ def run(case: Case, seed: int, plan: SearchPlan, folder: Path, progress: Progres
     trial_runs = dict(_each(comparison, plan, Request(comparison.target, seed, TRIALS, RUN_SECONDS, TVM_SPACE)))
     timed_runs = dict(_each(comparison, plan, Request(comparison.target, seed, None, wall, ALL_SPACE)))
     comparison.run(plan.slice, plan.passes)
-    timed = {entry.runtime: _seconds(entry) for entry in comparison.entries.values()}
+    timed = {entry.runtime: entry.kernel_seconds for entry in comparison.entries.values()}
     baselines = [found for name, run in known.items() if (found := baseline_of(run, timed[name]))]
     return SearchOutcome(
         case,
@@ -234,11 +234,6 @@ def bests_of(measured: Sequence[Measured]) -> tuple[float, ...]:
 
 def _best(latencies: Sequence[float | None]) -> float:
     return min((latency for latency in latencies if latency is not None), default=math.inf)
-
-
-def _seconds(entry: Entry) -> float | None:
-    """An entry's kernels, conversions of layouts included: the calls between them are no schedule's doing."""
-    return entry.kernels.total if entry.latency and entry.kernels else None
 
 
 def _name(search: str, space: str, count: int = TRIALS) -> str:

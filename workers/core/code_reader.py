@@ -33,7 +33,6 @@ DOUBT = 0.5
 docs/benchmarks.md."""
 SECONDS = 2.0
 """Time after which no further candidate of a task is read: long straight code may take LLVM seconds."""
-
 COMPILER_SECONDS = 5.0
 """Time after which a candidate counts as one that cannot be compiled: building a library with it would take as long."""
 
