@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from sqlalchemy.orm import Session, load_only
 from db.blobs import BlobStore
 from db.models import Event, Job, JobTask, Record, Schedule, TargetRow, WorkloadRow
 from db.queries import models
+from db.queries.relatives import Likeness, nearest
 from tunesmith.event_kinds import EventKind
 from tunesmith.states import OPEN_JOBS, JobState
 from tunesmith.types import CacheState, Candidate
@@ -155,21 +155,15 @@ def measured(session: Session, workload: str) -> Sequence[MeasuredChampion]:
 
 
 def relatives(session: Session, workload: str, most: int = 16) -> Iterator[tuple[MeasuredChampion, float]]:
-    """Measured champions of the ``most`` nearest workloads of the family, nearest first, and how many times fewer FLOPs
+    """Measured champions of the ``most`` workloads of the family that are most alike, and how many times fewer FLOPs
     they have."""
     mine = session.get(WorkloadRow, workload)
     if mine is None:
         return
-    query = sa.select(WorkloadRow.hash, WorkloadRow.flops).where(
-        WorkloadRow.family == mine.family,
-        WorkloadRow.hash != workload,
-        sa.exists().where(Schedule.workload_hash == WorkloadRow.hash, Schedule.simulated.is_(False)),
-    )
-    size = math.log1p(mine.flops)
-    near = sorted(session.execute(query), key=lambda row: (abs(math.log1p(row.flops) - size), row.hash))
-    for row in near[:most]:
-        for found in measured(session, row.hash):
-            yield found, mine.flops / row.flops if row.flops else 1.0
+    tuned = sa.exists().where(Schedule.workload_hash == WorkloadRow.hash, Schedule.simulated.is_(False))
+    for key, flops in nearest(session, Likeness.of(mine), tuned)[:most]:
+        for found in measured(session, key):
+            yield found, mine.flops / flops if flops else 1.0
 
 
 def records_of_tasks(session: Session, job_id: str, tasks: Collection[int]) -> dict[int, Record]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from db.models import Batch, Job, Record, WorkloadRow
+from db.queries.relatives import Likeness, nearest
 from tunesmith.names import DEFAULT_PRECISION, DEFAULT_SPACE
 from tunesmith.types import CacheState, Candidate, FailureKind, Measurement, Origin
 
@@ -167,24 +167,16 @@ def latest_baseline(session: Session, workload: str, target: str, cache: CacheSt
 
 
 def best_of_family(
-    session: Session,
-    workload: str,
-    family: tuple[str, float],
-    target: str,
-    job_id: str | None,
-    workloads: int,
-    each: int,
+    session: Session, mine: Likeness, target: str, job_id: str | None, workloads: int, each: int
 ) -> list[Sequence[Record]]:
-    """The fastest records, fastest first, of other workloads of the same family on a target: those nearest in FLOPs.
+    """The fastest records, fastest first, of other workloads of the same family on a target: those most alike.
 
     Args:
-        workload: hash of one that need not be known.
-        family: name of its family, and its FLOPs.
+        mine: a workload that need not be known.
         job_id: job whose records count even if its device is simulated.
         workloads: how many other ones.
         each: records of each.
     """
-    name, flops = family
     counts = (
         Record.target_hash == target,
         Record.latency.is_not(None),
@@ -192,15 +184,9 @@ def best_of_family(
         _measured(),
         _real() if job_id is None else sa.or_(Record.job_id == job_id, _real()),
     )
-    query = sa.select(WorkloadRow.hash, WorkloadRow.flops).where(
-        WorkloadRow.family == name,
-        WorkloadRow.hash != workload,
-        sa.exists().where(Record.workload_hash == WorkloadRow.hash, *counts),
-    )
-    size = math.log1p(flops)
-    found = sorted(session.execute(query), key=lambda row: (abs(math.log1p(row.flops) - size), row.hash))
+    found = nearest(session, mine, sa.exists().where(Record.workload_hash == WorkloadRow.hash, *counts))
     fastest = sa.select(Record).where(*counts).order_by(Record.latency, Record.id).limit(each)
-    return [session.scalars(fastest.where(Record.workload_hash == row.hash)).all() for row in found[:workloads]]
+    return [session.scalars(fastest.where(Record.workload_hash == key)).all() for key, _ in found[:workloads]]
 
 
 def measurement(row: Record) -> Measurement:

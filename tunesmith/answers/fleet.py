@@ -136,10 +136,10 @@ class CostModelBody(Answer):
 class WorkloadBest(BaseModel):
     """The champion of a workload on a target; ``cache``: where its runs found their arguments.
 
-    Where there is none, that of the nearest workload of its family is given: ``source`` is ``rescaled``, ``relative``
-    its hash, ``trace`` and ``name`` are its own, and ``latency`` is scaled by the FLOPs. ``record`` and ``job`` are
-    null where another user's job found it. ``program`` is the program whose blocks the trace names, as MetaSchedule's
-    workloads hold it; null where it is a relative's.
+    Where there is none, that of the most similar workload of its family is given: ``source`` is ``rescaled``,
+    ``relative`` its hash, ``trace`` and ``name`` are its own, and ``latency`` is scaled by the FLOPs. ``record`` and
+    ``job`` are null where another user's job found it. ``program`` is the program whose blocks the trace names, as
+    MetaSchedule's workloads hold it; null where it is a relative's.
     """
 
     workload: str

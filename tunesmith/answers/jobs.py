@@ -232,7 +232,7 @@ class Verified(Answer):
 class UnmeasuredBody(Answer):
     """A schedule that was not measured on its task.
 
-    ``seconds``: scaled from the ``relative``'s latency by the FLOPs, or estimated. ``relative``: workload that a
+    ``seconds``: estimated, or scaled from the ``relative``'s latency by the FLOPs. ``relative``: workload that a
     rescaled schedule was measured on. ``confidence``: share of tasks of which such a schedule is within a tenth of what
     a search finds.
     """

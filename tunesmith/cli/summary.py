@@ -19,11 +19,11 @@ from tunesmith.unmeasured import Source
 
 SOURCES = {
     Source.MEASURED: "measured by earlier jobs",
-    Source.RESCALED: "rescaled from relatives",
     Source.ESTIMATED: "chosen by the static model",
+    Source.RESCALED: "rescaled from relatives",
     Source.DEFAULT: "default",
 }
-UNMEASURED = (Source.RESCALED, Source.ESTIMATED)
+UNMEASURED = (Source.ESTIMATED, Source.RESCALED)
 
 
 def summarise(client: Client, job: Job, model: str, target: str, spent: float) -> dict[str, Any]:

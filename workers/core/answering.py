@@ -5,10 +5,12 @@ A task takes half a second, nearly all of it in Python, so threads do not share 
 
 from __future__ import annotations
 
+import concurrent.futures
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from tunesmith import extras
 from tunesmith.analysis.prior import Unit
@@ -17,6 +19,7 @@ from tunesmith.operators import looks_like_operator
 from tunesmith.targets import Target
 from tunesmith.unmeasured import Answer, Source
 from workers.core.code_reader import reader
+from workers.sandbox.lease import HostLease
 from workers.sandbox.pool import Actor, ChildCrashed, ChildTimeout, Pool
 from workers.tvm_backend.design_space import unmeasured
 from workers.tvm_backend.design_space.nests.forms import NestForms
@@ -27,8 +30,12 @@ from workers.tvm_backend.warm import visible_cores, warm
 
 PROCESSES = 8
 """Processes at most; each has TVM and LightGBM in memory, and what it found out of loop nests."""
+FEW = 12
+"""Tasks that are answered on threads, unless there are more: processes take three seconds to begin."""
 SECONDS = 300.0
 """What a task may take in a process of its own."""
+CHECK_SECONDS = 1.0
+"""How often whoever waits for processes looks whether that is of use still."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,7 @@ class Question:
     read: bool = True
 
 
+CHOOSER = "workers.core.answering:Chooser"
 Answering = Callable[[Sequence[Question]], list[Answer]]
 """Answers questions, in their order."""
 
@@ -81,17 +89,22 @@ def here(questions: Sequence[Question]) -> list[Answer]:
 
 
 class Chooser:
-    """What a process hosts: it answers one question after the other, and remembers nests."""
+    """What a process hosts: it answers one question after the other, and remembers nests.
 
-    def __init__(self) -> None:
+    Args:
+        lease: file of the host's lease, which keeps off cores where kernels are timed; None: nothing is timed here.
+    """
+
+    def __init__(self, lease: str | None = None) -> None:
         warm("llvm")
+        self._unit: Unit = HostLease(lease).shared if lease else nullcontext
         if extras.here("lightgbm"):
             import costmodels.code_ranker  # noqa: F401  # is loaded once, and not by each process
         self._forms = NestForms()
 
     def answer(self, question: Question) -> Answer:
         """See :func:`answer`."""
-        return answer(question, self._forms)
+        return answer(question, self._forms, self._unit)
 
 
 @contextmanager
@@ -106,16 +119,40 @@ def processes(model: str) -> Iterator[Answering]:
     if size < 2 or looks_like_operator(model):
         yield here
         return
-    with Pool(Actor("workers.core.answering:Chooser"), size) as pool:
+    with Pool(Actor(CHOOSER), size) as pool:
         pool.begin()
         yield partial(shared_out, pool)
 
 
-def shared_out(pool: Pool, questions: Sequence[Question]) -> list[Answer]:
-    """A compiler that ends its process while code is read costs no more than that: the static model chooses alone."""
+def beside_others(
+    questions: Sequence[Question], forms: NestForms, unit: Unit, lease: Path, check: Callable[[], None]
+) -> list[Answer]:
+    """Answer while kernels may be timed on this host: in processes where there are many questions, else on threads.
+
+    Args:
+        forms: what is known of nests of other workloads; processes have their own.
+        unit: is entered for each small piece of work on a thread.
+        lease: file of the host's lease, which processes take for each of theirs.
+        check: raises once nobody wants the answers any more.
+    """
+    size = min(PROCESSES, visible_cores())
+    if size < 2 or len(questions) <= FEW:
+        return together(partial(answer, forms=forms, unit=unit), questions)
+    with Pool(Actor(CHOOSER, (str(lease),)), size) as pool:
+        return shared_out(pool, questions, check)
+
+
+def shared_out(pool: Pool, questions: Sequence[Question], check: Callable[[], None] = lambda: None) -> list[Answer]:
+    """A compiler that ends its process while code is read costs no more than that: the static model chooses alone.
+
+    Args:
+        check: raises once nobody wants the answers any more.
+    """
     waiting = [pool.submit("answer", question, timeout=SECONDS) for question in questions]
     answers = []
     for question, future in zip(questions, waiting, strict=True):
+        while not concurrent.futures.wait([future], CHECK_SECONDS).done:
+            check()
         try:
             answers.append(future.result())
         except (ChildCrashed, ChildTimeout):

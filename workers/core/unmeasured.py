@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from db.models import WorkloadRow
 from db.queries import by_key, champions, devices, sketches
+from db.queries.relatives import Likeness
 from db.queries.work_parts import RoundSubject
 from db.transactions.job_plan import PlannedTask
 from db.transactions.rounds import store_answer
@@ -17,11 +18,10 @@ from tunesmith.messages import Calibration
 from tunesmith.targets import Target
 from tunesmith.unmeasured import Source
 from workers.core import siblings
-from workers.core.answering import Question, answer
+from workers.core.answering import Question, beside_others
 from workers.core.context import Context
 from workers.core.leased import Lease
 from workers.tvm_backend.design_space import unmeasured
-from workers.tvm_backend.design_space.replay import together
 from workers.tvm_backend.design_space.sketch import SketchBody
 
 
@@ -37,26 +37,21 @@ def with_answers(
     with context.readers() as session:
         settled = _settled(session, target, planned)
         wanted = [task for task in planned if task.tunable and task.workload not in settled]
-        near = {
-            task.workload: siblings.relatives(
-                session, _subject(rows[task.workload], bodies[task.workload]), target.hash
-            )
-            for task in wanted
-        }
-        found = devices.calibration(session, target.device_class)
-    calibration = Calibration.model_validate(found) if found else None
+        subjects = {task.workload: _subject(rows[task.workload], bodies[task.workload]) for task in wanted}
+        near = {workload: siblings.relatives(session, about, target.hash) for workload, about in subjects.items()}
+        limits = devices.calibration(session, target.device_class)
+    calibration = Calibration.model_validate(limits) if limits else None
 
-    def answered(task: PlannedTask) -> PlannedTask:
-        if task.workload not in near:
-            return task
+    def question(task: PlannedTask) -> Question:
         row, module = rows[task.workload], context.blobs.get_bytes(rows[task.workload].module_blob)
         dtypes, own = tuple(dtype for dtype, _ in row.args), tuple(bodies[task.workload])
         about = ((task.name, task.workload), row.family, dtypes, module, target)
-        question = Question(*about, own, tuple(near[task.workload]), calibration)
-        made = answer(question, context.nest_forms, lease.unit)
-        return task if made.source is Source.DEFAULT else replace(task, answer=made)
+        return Question(*about, own, tuple(near[task.workload]), calibration)
 
-    return _with_one_each(together(answered, planned))
+    surroundings = (context.nest_forms, lease.unit, context.settings.lease_file, lease.check)
+    found = beside_others([question(task) for task in wanted], *surroundings)
+    made = {answer.workload: answer for answer in found if answer.source is not Source.DEFAULT}
+    return _with_one_each([replace(task, answer=made.get(task.workload)) for task in planned])
 
 
 def give_answer(context: Context, lease: Lease, subject: RoundSubject) -> None:
@@ -96,4 +91,4 @@ def _settled(session: Session, target: Target, planned: Sequence[PlannedTask]) -
 
 
 def _subject(row: WorkloadRow, bodies: Sequence[SketchBody]) -> siblings.Subject:
-    return siblings.Subject(row.hash, row.family, row.flops, bodies)
+    return siblings.Subject(Likeness.of(row), bodies)

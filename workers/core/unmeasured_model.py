@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from db.blobs import BlobStore
 from db.models import WorkloadRow
 from db.queries import by_key, champions, devices
+from db.queries.relatives import Likeness
 from tunesmith.errors import MissingDependency
 from tunesmith.messages import Calibration
 from tunesmith.metaschedule import DatabaseRecord
@@ -139,5 +140,6 @@ def _relatives(
 ) -> list[Relative]:
     if session is None or not bodies:
         return []
-    about = siblings.Subject(task.workload.hash, task.workload.family, task.workload.flops, bodies)
-    return siblings.relatives(session, about, target.hash)
+    found, shapes = task.workload, [spec.shape for spec in task.workload.args]
+    about = Likeness(found.hash, found.family, found.flops, shapes)
+    return siblings.relatives(session, siblings.Subject(about, bodies), target.hash)

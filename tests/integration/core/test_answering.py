@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from process_probe import CHILD_ENV
@@ -15,8 +18,11 @@ warm("llvm")
 
 from benchmarks.harness.operators import load  # noqa: E402
 from workers.core import answering  # noqa: E402
-from workers.core.answering import Question, here, processes, shared_out  # noqa: E402
+from workers.core.answering import Question, beside_others, here, processes, shared_out  # noqa: E402
+from workers.core.leased import LeaseLost  # noqa: E402
+from workers.sandbox.lease import HostLease  # noqa: E402
 from workers.sandbox.pool import Actor, Pool  # noqa: E402
+from workers.tvm_backend.design_space.nests.forms import NestForms  # noqa: E402
 
 pytestmark = pytest.mark.parallel
 TARGET = Target({"kind": "llvm", "mcpu": "skylake-avx512", "num-cores": 2})
@@ -50,6 +56,43 @@ def test_an_operator_and_one_core_are_answered_here(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(answering, "visible_cores", lambda: 1)
     with processes("model.onnx") as answers:
         assert answers is here
+
+
+def test_many_tasks_of_a_job_are_answered_in_processes_that_share_the_hosts_lease(
+    questions: list[Question], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "visible_cores", lambda: 2)
+    units: list[bool] = []
+
+    @contextmanager
+    def unit() -> Iterator[None]:
+        units.append(True)
+        yield
+
+    lease = tmp_path / "host.lease"
+    about = (NestForms(), unit, lease, lambda: None)
+    on_threads = beside_others(questions, *about)
+    assert units
+    assert not lease.exists()
+    units.clear()
+    monkeypatch.setattr(answering, "FEW", 2)
+    assert beside_others(questions, *about) == on_threads == here(questions)
+    assert not units, "no thread of this process did it"
+    assert lease.exists()
+
+
+def test_who_lost_interest_does_not_wait(
+    questions: list[Question], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "visible_cores", lambda: 2)
+    monkeypatch.setattr(answering, "FEW", 2)
+    monkeypatch.setattr(answering, "CHECK_SECONDS", 0.01)
+
+    def check() -> None:
+        raise LeaseLost
+
+    with HostLease(tmp_path / "host.lease").exclusive(), pytest.raises(LeaseLost):
+        beside_others(questions, NestForms(), nullcontext, tmp_path / "host.lease", check)
 
 
 def test_a_compiler_that_ends_its_process_costs_no_answer(questions: list[Question]) -> None:

@@ -9,8 +9,9 @@ import core_flow
 import pytest
 import sqlalchemy as sa
 
-from db.models import Event, JobTask, Model, Record
-from db.queries import models, records, work_parts
+from db.models import Event, JobTask, Model, Record, WorkloadRow
+from db.queries import by_key, models, records, work_parts
+from db.queries.relatives import Likeness
 from tunesmith.dataset.collecting import Collecting
 from tunesmith.dataset.shards import in_shard
 from tunesmith.messages import IngestModel
@@ -18,6 +19,7 @@ from tunesmith.types import Candidate
 from workers.core import answering, ingest
 from workers.core.context import Context
 from workers.core.siblings import suggestions
+from workers.tvm_backend.design_space import unmeasured
 
 pytestmark = pytest.mark.parallel
 
@@ -65,8 +67,8 @@ def test_a_workload_starts_from_what_was_fast_on_similar_ones(context: Context) 
     with context.readers() as session:
         subject = work_parts.of_round(session, round_id)
         found = suggestions(session, subject)
-        family = ("matmul", 2.0 * 128 * 64 * 96)
-        best = records.best_of_family(session, subject.workload, family, subject.target_hash, "j2", 1, 1)[0][0]
+        mine = Likeness.of(by_key.existing(session, WorkloadRow, subject.workload))
+        best = records.best_of_family(session, mine, subject.target_hash, "j2", 1, 1)[0][0]
     assert found
     assert {c.sketch for c in found} <= set(subject.sketches)
     inner = [d[1:] for d in found[0].decisions if isinstance(d, tuple)]
@@ -117,7 +119,7 @@ def test_a_list_of_operators_is_a_model_with_the_tasks_of_each(context: Context)
         assert [name for name, _, _ in session.get_one(Model, "m2").inputs] == ["o0_a", "o0_b", "o1_x"]
 
 
-def test_a_job_without_trials_answers_by_a_relative_or_the_static_model_unless_a_schedule_was_measured(
+def test_a_job_without_trials_answers_by_the_static_model_or_a_relative_unless_a_schedule_was_measured(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, real = [], answering.reader
@@ -129,15 +131,19 @@ def test_a_job_without_trials_answers_by_a_relative_or_the_static_model_unless_a
     core_flow.import_and_prepare(context, "measured", budget_trials=0)
     core_flow.add_operator(context, "m2", "gemm:128x64x96:float32")
     assert ingest.import_model(context, IngestModel(model_id="m2", attempt=1))
+    core_flow.import_and_prepare(context, "alike", "m2", budget_trials=0)
+    monkeypatch.setattr(unmeasured, "prior_of", lambda *_: None)
     core_flow.import_and_prepare(context, "relative", "m2", budget_trials=0)
     with context.readers() as session:
         tasks = {task.job_id: task for task in session.scalars(sa.select(JobTask))}
         fastest = min(row.latency for row in session.scalars(sa.select(Record)) if row.latency and row.sketch_hash)
-    estimated, rescaled = tasks["nothing known"].answer, tasks["relative"].answer
-    assert estimated is not None
-    assert (estimated["source"], estimated["relative"]) == ("estimated", None)
-    assert 0 < estimated["seconds"] < 1
-    assert estimated["trace"][0], "its instructions"
+    rescaled = tasks["relative"].answer
+    for job in ("nothing known", "alike"):
+        estimated = tasks[job].answer
+        assert estimated is not None
+        assert (estimated["source"], estimated["relative"]) == ("estimated", None)
+        assert 0 < estimated["seconds"] < 1
+        assert estimated["trace"][0], "its instructions"
     assert rescaled is not None
     assert (rescaled["source"], rescaled["relative"]) == ("rescaled", tasks["measured"].workload_hash)
     assert rescaled["seconds"] == pytest.approx(fastest * 128 * 64 * 96 / 64**3)

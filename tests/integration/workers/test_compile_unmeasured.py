@@ -12,6 +12,7 @@ import pytest
 
 from tunesmith.cli.main import run_command_line
 from tunesmith.unmeasured import CONFIDENCE, Source
+from workers.tvm_backend.design_space import unmeasured
 
 import tvm  # isort: skip
 from tvm import relax  # isort: skip
@@ -25,8 +26,8 @@ def compiled(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[in
     return status, json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-def test_a_measured_schedule_comes_first_then_a_relatives(
-    tmp_path: Path, sqlite_url: str, capsys: pytest.CaptureFixture[str]
+def test_a_measured_schedule_comes_first_then_the_static_models_then_a_relatives(
+    tmp_path: Path, sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     context = core_flow.core_context(tmp_path, sqlite_url)
     core_flow.import_and_prepare(context)
@@ -36,6 +37,9 @@ def test_a_measured_schedule_comes_first_then_a_relatives(
     assert status == 0, answer
     (known,) = answer["answers"]
     assert (known["source"], known["confidence"], known["relative"]) == ("measured", 1.0, None)
+    status, answer = compiled(capsys, OTHER, "--data-dir", tmp_path, "-o", tmp_path / "other.so")
+    assert (status, answer["answers"][0]["source"]) == (0, "estimated"), answer
+    monkeypatch.setattr(unmeasured, "prior_of", lambda *_: None)
     status, answer = compiled(capsys, OTHER, "--data-dir", tmp_path, "-o", tmp_path / "other.so")
     assert status == 0, answer
     (other,) = answer["answers"]

@@ -117,7 +117,7 @@ def test_a_job_that_measured_nothing_says_where_its_schedules_come_from():
     latency, _, schedules, *_ = summary.report(given, None, None, "http://h").splitlines()
     assert latency == "latency    not measured"
     assert schedules == (
-        "schedules  1 measured by earlier jobs, 1 rescaled from relatives, 1 chosen by the static model, 1 default"
+        "schedules  1 measured by earlier jobs, 1 chosen by the static model, 1 rescaled from relatives, 1 default"
     )
 
 

@@ -1,7 +1,7 @@
-"""A schedule for a workload without a measurement of it: a relative's, rescaled, or the static model's choice.
+"""A schedule for a workload without a measurement of it: the static model's choice, or a relative's, rescaled.
 
-As Lorien does (Yu et al., SoCC 2021) what was measured before comes first, and the rest is chosen from a model of the
-device alone, as in Tuna (Wang et al., 2021).
+From a model of the device alone, as in Tuna (Wang et al., 2021). Lorien (Yu et al., SoCC 2021) takes what was fast on a
+workload alike; here that is for where the model knows nothing, because its own choice is mostly the faster one.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ NESTS = 16
 READ = 8
 """Points of which a reader looks at the code: the best of three times as many that are constructed."""
 SEED = 0
-DOUBTFUL = 2.0
-"""A relative's schedule is passed over where the static model thinks it slower than its own choice by this factor."""
 
 
 class Reader(Protocol):
@@ -83,20 +81,19 @@ def choose(
         task: name of the task, and hash of its workload.
         module: JSON of the workload.
         bodies: sketches of its design space, more than one point of it.
-        relatives: schedules of relatives, the most promising first.
+        relatives: schedules of relatives, the most promising first, for where the static model knows nothing.
         calibration: limits of a device of the target's class; None: typical ones.
         forms: what is known of nests of other workloads.
         unit: is entered for each small piece of work.
-        hasty: only the sketch that was chosen in a space alike is looked at, and relatives' ones. That takes a tenth of
-            the time, and the choice depends on which workload came first.
+        hasty: only the sketch that was chosen in a space alike is looked at. That takes a tenth of the time, and the
+            choice depends on which workload came first.
         reader: chooses among those that the static model thinks best; None: it thinks so, too.
     """
     forms = forms or NestForms()
     names = [body.trace for body in bodies]
     at = forms.chosen(names) if hasty else None
-    near = {relative.candidate.sketch for relative in relatives}
     if at is not None:
-        bodies = [body for number, body in enumerate(bodies) if number == at or body.hash in near]
+        bodies = [bodies[at]]
     with unit():
         traces = TraceSpace(module, target, bodies, forms=forms)
     for made in _offers(traces, target, relatives, calibration, unit, reader):
@@ -120,27 +117,21 @@ def _offers(
     unit: Unit,
     reader: Reader | None,
 ) -> Iterator[Relative]:
-    """Relatives that the static model does not contradict, then its own choices; those have no workload."""
+    """The static model's own choices, which have no workload, then relatives."""
     prior = prior_of(traces, target, calibration, unit, NESTS)
     space = traces.space
+    if prior is not None:
+        count = CONSTRUCTED if reader is None else 3 * READ
+        guide = prior if reader is None else reader.guide(prior, unit)
+        made = construct(space, guide, np.random.default_rng(SEED), count, DRAWN)
+        cost: Floats = prior(made)
+        order = np.argsort(ranks(cost if reader is None else guide(made)), kind="stable")
+        order = order[np.isfinite(cost[order])]  # a log can hold no latency that is no number
+        if reader is not None and len(order):
+            best = order[:READ]
+            order = np.concatenate([best[reader(traces, prior, made.take(best), unit)], order[READ:]])
+        for row in order:
+            (candidate,) = space.candidates(made.take(slice(row, row + 1)))
+            yield Relative(candidate, "", float(cost[row]))
     known = space.known([relative.candidate for relative in relatives])
-    relatives = [relative for relative, mine in zip(relatives, known, strict=True) if mine]
-    if prior is None:
-        yield from relatives
-        return
-    count = CONSTRUCTED if reader is None else 3 * READ
-    guide = prior if reader is None else reader.guide(prior, unit)
-    made = construct(space, guide, np.random.default_rng(SEED), count, DRAWN)
-    cost: Floats = prior(made)
-    finite = cost[np.isfinite(cost)]
-    limit = DOUBTFUL * float(finite.min()) if len(finite) else np.inf
-    estimates = prior(space.batch([relative.candidate for relative in relatives])) if relatives else np.zeros(0)
-    yield from (relative for relative, estimate in zip(relatives, estimates, strict=True) if not estimate > limit)
-    order = np.argsort(ranks(cost if reader is None else guide(made)), kind="stable")
-    order = order[np.isfinite(cost[order])]  # a log can hold no latency that is no number
-    if reader is not None and len(order):
-        best = order[:READ]
-        order = np.concatenate([best[reader(traces, prior, made.take(best), unit)], order[READ:]])
-    for row in order:
-        (candidate,) = space.candidates(made.take(slice(row, row + 1)))
-        yield Relative(candidate, "", float(cost[row]))
+    yield from (relative for relative, mine in zip(relatives, known, strict=True) if mine)
