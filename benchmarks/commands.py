@@ -22,6 +22,7 @@ BENCHMARKS = {
     "search": "Compare the search alone with MetaSchedule's, in TVM's design space, trial by trial.",
     "models": "Compare a model's latency, untuned and tuned, with other runtimes.",
     "guides": "Measure the first candidates of drawn operators, by who proposes them.",
+    "answers": "Compare what is chosen without a measurement with what searches find.",
     "pretrained": "Tune operators for a few trials with the shipped models and without them.",
     "chains": "Compare products in bf16 and int8 with their instruction's peak and with other runtimes.",
     "accuracy": "Count what trained networks read, by precision.",

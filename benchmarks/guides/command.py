@@ -20,15 +20,13 @@ def run(
     docs: Annotated[Path | None, typer.Option(help="Markdown page whose sections to replace.")] = None,
 ) -> None:
     """Measure the first candidates of drawn operators: those of the static model, and those of a job."""
-    from benchmarks.harness.child import use_cores
+    from benchmarks.harness.child import leave_cores
     from benchmarks.harness.report import check, setup, write
+    from benchmarks.operators.command import threads_of
 
-    cores = threads or len(os.sched_getaffinity(0))
-    details = {**setup("lightgbm"), "threads": str(cores), "seed": str(seed)}  # TVM binds this thread to a core
-    use_cores(cores)
-    from workers.tvm_backend.warm import warm
-
-    warm("llvm")
+    cores = threads_of(threads, len(os.sched_getaffinity(0)))
+    details = {**setup("lightgbm"), "threads": str(cores), "seed": str(seed)}
+    leave_cores(cores)
     from benchmarks.guides import study
 
     if docs:

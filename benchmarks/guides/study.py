@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.harness.measurer import LocalMeasurer, discard, open_measurer, race
-from benchmarks.harness.operators import Operator, load
+from benchmarks.guides.candidates import Unmeasured
+from benchmarks.harness.measurer import LocalMeasurer, open_measurer
 from benchmarks.harness.report import Report, Row
-from benchmarks.replay.timing import LIMITS, Timing
-from tunesmith.analysis.prior import StaticPrior
 from tunesmith.dataset.families import FAMILIES, draw_operators
-from tunesmith.errors import TargetUnavailable
 from tunesmith.messages import Calibration
-from tunesmith.names import FLOAT32
-from tunesmith.search.base import Prior
-from tunesmith.search.construction import construct, ranks
-from tunesmith.space.base import Floats, PointBatch
-from tunesmith.space.space import concat
+from tunesmith.space.base import Floats
 from tunesmith.testing import score
-from workers.core.code_reader import CodeReader, reader
-from workers.core.guide import shipped
-from workers.tvm_backend.design_space.space import TraceSpace
-from workers.tvm_backend.design_space.static_model import prior_of
-from workers.tvm_backend.design_space.unmeasured import DRAWN, READ
 
 NAME = "guides"
 MEASUREMENTS = (1, 2, 4, 8)
 """Measurements after which the best is looked at."""
-NESTS = 64
-"""Nests that the static model may make, as in a batch of eight."""
 SAME = 0.03
 """A smaller difference is none."""
-CUTOFF = LIMITS.model_copy(update={"cutoff": 8.0})
 
 
 @dataclass(frozen=True)
@@ -78,58 +62,13 @@ def measured(count: int, seed: int) -> Iterator[Measured]:
 
 def _of(measurer: LocalMeasurer, calibration: Calibration, spec: str) -> Measured | None:
     """None for an operator of which the static model knows nothing."""
-    operator, target = load(spec, measurer.target), measurer.target
-    traces = TraceSpace(operator.task.module, target, list(operator.bodies.values()))
-    prior = prior_of(traces, target, calibration, nests=NESTS)
-    family = operator.task.workload.family
-    read = reader(family, [FLOAT32], target)
-    if prior is None or read is None:
-        raise TargetUnavailable(f"nothing that is shipped was learned for {target.to_json()}: it needs AVX-512")
-    both = shipped(prior, family, FLOAT32, target, contextlib.nullcontext)
-    assert both is not None
-    lists = [_first(traces, guide, max(MEASUREMENTS)) for guide in (prior, both)]
-    best, chosen = _sorted(traces, prior).take(slice(0, 1)), _chosen(traces, prior, read)
+    found = Unmeasured.open(spec, measurer.target, calibration)
+    lists = [found.first(guide, max(MEASUREMENTS)) for guide in (found.prior, found.in_turn(measurer.target))]
+    best, chosen = found.best(), found.chosen()
     if not all(map(len, (*lists, best, chosen))):
         return None
-    seconds = _latencies(measurer, operator, traces, [*lists, best, chosen])
+    seconds = found.latencies(measurer, [*lists, best, chosen])
     return Measured(spec, seconds[0], seconds[1], float(seconds[2][0]), float(seconds[3][0]))
-
-
-def _first(traces: TraceSpace, guide: Prior, count: int) -> PointBatch:
-    return construct(traces.space, guide, np.random.default_rng(0), count, DRAWN)
-
-
-def _sorted(traces: TraceSpace, guide: Prior) -> PointBatch:
-    """Constructed points, the best by their guide first."""
-    made = _first(traces, guide, 3 * READ)
-    return made.take(np.argsort(ranks(guide(made)), kind="stable"))
-
-
-def _chosen(traces: TraceSpace, prior: StaticPrior, read: CodeReader) -> PointBatch:
-    """What is taken where nothing is measured."""
-    made = _sorted(traces, read.guide(prior, contextlib.nullcontext)).take(slice(0, READ))
-    return made.take(read(traces, prior, made, contextlib.nullcontext)[:1])
-
-
-def _latencies(
-    measurer: LocalMeasurer, operator: Operator, traces: TraceSpace, lists: Sequence[PointBatch]
-) -> list[Floats]:
-    """Latencies of the points of each list; each program is built and raced once."""
-    space, every = traces.space, concat(lists)
-    canonical, valid = traces.resolve(every)
-    keys = space.keys(canonical)
-    _, first = np.unique(keys, return_index=True)
-    rows = first[valid[first]]
-    built = measurer.build(operator, space.candidates(canonical.take(rows)))
-    with measurer.device() as runner:
-        outcomes = race(runner, built, CUTOFF, None)
-    known: Mapping[int, float] = {
-        int(key): Timing.of(each, outcome).seconds
-        for key, each, outcome in zip(keys[rows], built, outcomes, strict=True)
-    }
-    discard(built)
-    seconds = np.array([known.get(int(key), np.inf) for key in keys])
-    return np.split(seconds, np.cumsum([len(each) for each in lists])[:-1])
 
 
 def _best(seconds: Floats, first: int) -> float:

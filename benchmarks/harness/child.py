@@ -20,14 +20,25 @@ def answer(kind: type[Job], measure: Callable[[Job], Any]) -> None:
 
 
 def use_cores(threads: int) -> None:
-    """Load TVM with that many threads, on as many of the visible cores."""
+    """Load TVM with that many threads, on as many of the visible cores, to run kernels in this process.
+
+    The thread that calls is bound to one of them, and so are processes that it starts: those should begin before, or
+    see :func:`leave_cores`.
+    """
+    leave_cores(threads)
+    from workers.tvm_backend.run.device_functions import bind
+
+    bind(threads)  # TVM's main thread would wander to where another one waits
+
+
+def leave_cores(threads: int) -> None:
+    """Load TVM with that many threads, on as many of the visible cores, which processes inherit that this one
+    starts."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     os.environ["TVM_NUM_THREADS"] = str(threads)
-    from workers.tvm_backend.run.device_functions import bind
     from workers.tvm_backend.warm import warm
 
     warm("llvm")  # brings the function that binds threads
-    bind(threads)  # TVM's main thread would wander to where another one waits
 
 
 def there_and_back(contenders: Sequence[Each], turns: int) -> Iterator[tuple[int, Each]]:

@@ -1,0 +1,1 @@
+"""What is chosen without a measurement, beside what searches find."""
