@@ -16,7 +16,7 @@ class Source(str, enum.Enum):
     DEFAULT = "default"  # none: nothing to decide, or nothing known to decide by
 
 
-CONFIDENCE = {Source.MEASURED: 1.0, Source.ESTIMATED: 0.64, Source.RESCALED: 0.27, Source.DEFAULT: 0.0}
+CONFIDENCE = {Source.MEASURED: 1.0, Source.ESTIMATED: 0.7, Source.RESCALED: 0.3, Source.DEFAULT: 0.0}
 """Share of tasks for which a schedule of this source is within a tenth of what a search finds.
 
 Counted on drawn operators (``bench answers``), which have odder extents than most models.
