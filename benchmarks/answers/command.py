@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -21,14 +20,11 @@ def run(
     docs: Annotated[Path | None, typer.Option(help="Markdown page whose sections to replace.")] = None,
 ) -> None:
     """Tune drawn operators, and compare what is chosen without a measurement with what the searches found."""
-    from benchmarks.harness.child import leave_cores
+    from benchmarks.guides.command import on_cores
     from benchmarks.harness.progress import progress_of
-    from benchmarks.harness.report import check, setup, write
-    from benchmarks.operators.command import threads_of
+    from benchmarks.harness.report import check, write
 
-    cores = threads_of(threads, len(os.sched_getaffinity(0)))
-    details = {**setup("lightgbm"), "threads": str(cores), "seed": str(seed)}
-    leave_cores(cores)
+    cores, details = on_cores(threads, seed)
     from benchmarks.answers import study
 
     if docs:

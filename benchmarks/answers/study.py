@@ -6,12 +6,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from benchmarks.guides.candidates import Unmeasured
-from benchmarks.harness.jobs import FROM_SCRATCH, measured_of, service, warm_up
+from benchmarks.harness.jobs import FROM_SCRATCH, SAME_TASK, measured_of, service, warm_up
+from benchmarks.harness.means import band_columns
 from benchmarks.harness.measurer import LocalMeasurer, open_measurer
 from benchmarks.harness.operators import Operator, load
 from benchmarks.harness.progress import Progress
@@ -22,7 +20,6 @@ from tunesmith.messages import Calibration
 from tunesmith.space.base import PointBatch
 from tunesmith.space.likeness import apart
 from tunesmith.targets import Target
-from tunesmith.testing import score
 from tunesmith.types import Candidate
 from tunesmith.unmeasured import Source
 from workers.core.siblings import fitted
@@ -33,8 +30,6 @@ JOB_SECONDS = 600.0
 """Seconds in which a job must be over."""
 AT_ONCE = 6
 """Jobs under way: one is proposed for while another one is measured, and few design spaces are kept in memory."""
-SAME_TASK: Mapping[str, Any] = {"fast_math": False}
-"""The harness prepares operators so."""
 FASTEST = 3
 """Candidates of a search that are timed again: the fastest one may have been lucky."""
 NEAR_RATIO = 1.1
@@ -179,14 +174,12 @@ def report(found: Sequence[Answered], draw: Draw, setup: Mapping[str, str]) -> R
 
 
 def _row(how: str, found: Sequence[Answered]) -> Row:
-    logs = np.log([ratio for each in found if (ratio := each.ratio(how)) is not None])
-    band = score.bootstrap(logs.reshape(-1, 1), spaces_too=True)
+    ratios = [ratio for each in found if (ratio := each.ratio(how)) is not None]
+    near = [ratio <= NEAR_RATIO for ratio in ratios]
     return {
         "schedule": how,
-        "operators": len(logs),
-        "ratio": round(math.exp(band.mean), 3),
-        "95 % from": round(math.exp(band.low), 3),
-        "to": round(math.exp(band.high), 3),
-        "near, %": round(100 * float((logs <= math.log(NEAR_RATIO)).mean())),
-        "worst": round(float(np.exp(logs.max())), 2),
+        "operators": len(ratios),
+        **band_columns(ratios),
+        "near, %": round(100 * sum(near) / len(near)) if near else None,
+        "worst": round(max(ratios), 2) if ratios else None,
     }

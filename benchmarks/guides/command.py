@@ -20,13 +20,9 @@ def run(
     docs: Annotated[Path | None, typer.Option(help="Markdown page whose sections to replace.")] = None,
 ) -> None:
     """Measure the first candidates of drawn operators: those of the static model, and those of a job."""
-    from benchmarks.harness.child import leave_cores
-    from benchmarks.harness.report import check, setup, write
-    from benchmarks.operators.command import threads_of
+    from benchmarks.harness.report import check, write
 
-    cores = threads_of(threads, len(os.sched_getaffinity(0)))
-    details = {**setup("lightgbm"), "threads": str(cores), "seed": str(seed)}
-    leave_cores(cores)
+    _, details = on_cores(threads, seed)
     from benchmarks.guides import study
 
     if docs:
@@ -39,3 +35,22 @@ def run(
         paths = write(study.report(found, details), out, docs=docs)
     for path in paths:
         typer.echo(path)
+
+
+def on_cores(threads: int | None, seed: int) -> tuple[int, dict[str, str]]:
+    """Load TVM on so many cores, all where nothing is said.
+
+    Returns:
+        how many, and the set-up for the report.
+
+    Raises:
+        InvalidInput: there are not so many.
+    """
+    from benchmarks.harness.child import leave_cores
+    from benchmarks.harness.report import setup
+    from benchmarks.operators.command import threads_of
+
+    cores = threads_of(threads, len(os.sched_getaffinity(0)))
+    details = {**setup("lightgbm"), "threads": str(cores), "seed": str(seed)}
+    leave_cores(cores)
+    return cores, details

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from benchmarks.guides.candidates import Unmeasured
+from benchmarks.harness.means import band_columns
 from benchmarks.harness.measurer import LocalMeasurer, open_measurer
 from benchmarks.harness.report import Report, Row
 from tunesmith.dataset.families import FAMILIES, draw_operators
 from tunesmith.messages import Calibration
 from tunesmith.space.base import Floats
-from tunesmith.testing import score
 
 NAME = "guides"
 MEASUREMENTS = (1, 2, 4, 8)
@@ -99,14 +98,11 @@ def report(found: Sequence[Measured], setup: Mapping[str, str]) -> Report:
 
 
 def _row(what: str, ratios: Sequence[float]) -> Row:
-    logs = np.log([ratio for ratio in ratios if np.isfinite(ratio) and ratio > 0])
-    band = score.bootstrap(logs.reshape(-1, 1), spaces_too=True)
+    known = [ratio for ratio in ratios if np.isfinite(ratio) and ratio > 0]
     return {
         "when": what,
-        "ratio": round(math.exp(band.mean), 3),
-        "95 % from": round(math.exp(band.low), 3),
-        "to": round(math.exp(band.high), 3),
-        "faster": int((logs < np.log(1 - SAME)).sum()),
-        "slower": int((logs > np.log(1 + SAME)).sum()),
-        "worst": round(float(np.exp(logs.max())), 2),
+        **band_columns(known),
+        "faster": sum(ratio < 1 - SAME for ratio in known),
+        "slower": sum(ratio > 1 + SAME for ratio in known),
+        "worst": round(max(known), 2) if known else None,
     }

@@ -29,6 +29,8 @@ WARM_UP = "gemm:16x16x16:float32"
 WARM_UP_LIMIT = 120.0
 FROM_SCRATCH: Mapping[str, Any] = {"verify": False, "warm_start": False}
 """A job that tunes alone: it takes nothing over from others, and compares no outputs."""
+SAME_TASK: Mapping[str, Any] = {"fast_math": False}
+"""The program itself must be the one that other tuners get, see :func:`benchmarks.harness.operators.program`."""
 
 
 @dataclass(frozen=True)

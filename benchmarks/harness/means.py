@@ -7,7 +7,10 @@ import statistics
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import numpy as np
+
 from benchmarks.harness.report import Row
+from tunesmith.testing import score
 
 MEAN = "geometric mean"
 """Begins a row of means."""
@@ -28,6 +31,23 @@ def geometric_mean(values: Sequence[float]) -> float | None:
     if not values:
         return None
     return math.exp(statistics.fmean(map(math.log, values))) if min(values) > 0 else 0.0
+
+
+def geometric_band(ratios: Sequence[float]) -> tuple[float, float, float] | None:
+    """The geometric mean of positive ratios and its 95 % bootstrap over them; None without any."""
+    if not len(ratios):
+        return None
+    band = score.bootstrap(np.log(ratios).reshape(-1, 1), spaces_too=True)
+    return math.exp(band.mean), math.exp(band.low), math.exp(band.high)
+
+
+def band_columns(ratios: Sequence[float]) -> Row:
+    """The same as columns of a table; all None without any ratio."""
+    band = geometric_band(ratios) or (None, None, None)
+    return {
+        name: None if value is None else round(value, 3)
+        for name, value in zip(("ratio", "95 % from", "to"), band, strict=True)
+    }
 
 
 def with_means(

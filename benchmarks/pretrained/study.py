@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from benchmarks.harness import jobs
 from benchmarks.harness.comparison import Entry
 from benchmarks.harness.jobs import Request
+from benchmarks.harness.means import geometric_band, geometric_mean
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.report import Report, Row
 from benchmarks.operators.cases import Case
 from benchmarks.operators.contenders import OperatorComparison
-from tunesmith.testing import score
 from workers.peers.comparison import Peer
 
 NAME = "pretrained"
@@ -115,12 +112,12 @@ def report(found: Sequence[Pair], setup: Mapping[str, str]) -> Report:
 
 def _mean(found: Sequence[Pair]) -> str:
     """Over operators, each of which counts by the mean of its seeds."""
-    logs: dict[str, list[float]] = {}
+    ratios: dict[str, list[float]] = {}
     for each in found:
         if each.ratio:
-            logs.setdefault(each.operator, []).append(math.log(each.ratio))
-    if not logs:
+            ratios.setdefault(each.operator, []).append(each.ratio)
+    band = geometric_band([mean for own in ratios.values() if (mean := geometric_mean(own))])
+    if band is None:
         return "No pair is comparable."
-    band = score.bootstrap(np.array([[np.mean(each)] for each in logs.values()]), spaces_too=True)
-    mean, low, high = (math.exp(value) for value in (band.mean, band.low, band.high))
-    return f"Geometric mean: {mean:.3f} ({low:.3f} to {high:.3f}, 95 % bootstrap over {len(logs)} operators)."
+    mean, low, high = band
+    return f"Geometric mean: {mean:.3f} ({low:.3f} to {high:.3f}, 95 % bootstrap over {len(ratios)} operators)."

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.jobs import FROM_SCRATCH, START_LIMIT, WARM_UP_LIMIT, service, warm_up
+from benchmarks.harness.jobs import FROM_SCRATCH, SAME_TASK, START_LIMIT, WARM_UP_LIMIT, service, warm_up
 from benchmarks.tuners.outcome import Trial, TunerRun
 from benchmarks.tuners.plan import RANDOM, Ask, Deadline
 from tunesmith.client import Client
@@ -20,8 +20,6 @@ END_LIMIT = 120.0
 """Seconds after the budget in which the last round must be over."""
 OPTIONS: Mapping[str, Mapping[str, Any]] = {RANDOM: {"search": "random", "cost_model": NO_COST_MODEL}}
 """What differs from the defaults, by tuner."""
-SAME_TASK: Mapping[str, Any] = {"fast_math": False}
-"""The program itself must be the one that MetaSchedule gets."""
 
 
 def run(ask: Ask, folder: Path, deadline: Deadline) -> TunerRun:

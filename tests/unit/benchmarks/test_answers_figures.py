@@ -31,6 +31,13 @@ def test_an_answer_that_is_missing_or_failed_does_not_count() -> None:
     assert "estimated 1.00" in study.line(found[0])
 
 
+def test_a_way_that_always_failed_has_a_row_without_figures() -> None:
+    report = study.report([Answered("a", 1e-3, {"estimated": 2e-3, "rescaled": math.inf})], DRAW, {})
+    rows = {row[0]: row[1:] for row in report.rows}
+    assert rows["rescaled"] == (0, None, None, None, None, None)
+    assert rows["estimated"][0] == 1
+
+
 class Jobs:
     """A client whose jobs are over at once; each has a failure, the default schedule and four candidates."""
 

@@ -7,6 +7,7 @@ import math
 import pytest
 from tuner_outcomes import GEMM, TARGET, ask
 
+from benchmarks.harness.jobs import SAME_TASK
 from benchmarks.harness.limits import Level, Peak
 from benchmarks.harness.means import geometric_mean
 from benchmarks.tuners import command, figures, plan, service
@@ -101,7 +102,7 @@ def test_jobs_are_of_the_program_that_metaschedule_gets():
 
     for tuner in (plan.TUNESMITH, plan.RANDOM):
         with pytest.raises(MeasurementFailed):
-            service.warm_up(Client(), ask(tuner).target, **service.SAME_TASK, **service.OPTIONS.get(tuner, {}))
+            service.warm_up(Client(), ask(tuner).target, **SAME_TASK, **service.OPTIONS.get(tuner, {}))
         with pytest.raises(MeasurementFailed):
             service._tune(Client(), ask(tuner), 0.0, plan.Deadline(60.0))
     assert [values["fast_math"] for values in submitted] == [False] * 4
