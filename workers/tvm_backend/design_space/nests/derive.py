@@ -15,14 +15,13 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 from tvm.s_tir import Schedule
 
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.model import Costs
-from tunesmith.analysis.nest import Extent, Kind, Marks, Nest, Product
+from tunesmith.analysis.nest import Kind, Marks, Nest, Product
 from tunesmith.analysis.shape import extent, values_of
 from tunesmith.errors import InvalidCandidate
 from tunesmith.space.base import Ints
@@ -31,7 +30,7 @@ from tunesmith.types import Decision
 from workers.tvm_backend.design_space.nests.errors import AmbiguousError, NotUnderstoodError
 from workers.tvm_backend.design_space.nests.extents import common_sizes, resolve
 from workers.tvm_backend.design_space.nests.forms import NestForms, alike, explained
-from workers.tvm_backend.design_space.nests.program import Program, read
+from workers.tvm_backend.design_space.nests.program import Program, read, structure, told_by_all
 from workers.tvm_backend.design_space.nests.trace_loops import Tags
 from workers.tvm_backend.design_space.replay import Replayer, decisions_of, together
 from workers.tvm_backend.design_space.sketch import SketchBody
@@ -119,7 +118,7 @@ class Nests:
     def _like(self, body: SketchBody, fixed: dict[int, int], other: Nest) -> Nest | None:
         """The nest if it differs from another workload's in constants alone."""
         try:
-            nest = _nest(body, next(self._replays(body, fixed, (FEW_REPLAYS,))), explained(other))
+            nest = _nest(body, next(self._replays(body, fixed, (FEW_REPLAYS,))), other)
         except NotUnderstoodError:
             return None
         return nest if alike(nest, other) else None
@@ -188,14 +187,16 @@ def _vectors(body: SketchBody, fixed: dict[int, int]) -> Iterator[list[Decision]
         yield [fixed.get(at, each) for at, each in enumerate(drawn)]
 
 
-def _nest(body: SketchBody, replays: Sequence[_Replay], hints: Mapping[int, Extent] = MappingProxyType({})) -> Nest:
-    """``hints``: extents of another workload's loops by their numbers."""
+def _nest(body: SketchBody, replays: Sequence[_Replay], other: Nest | None = None) -> Nest:
+    """``other``: another workload's nest of the same trace, which may tell what the replays leave open."""
     tags = Tags.of(replays[0].sch)
     programs = [replay.program for replay in replays]
-    extents = resolve(programs, tags, [replay.decisions for replay in replays], hints)
-    first = programs[0]
+    extents = resolve(programs, tags, [replay.decisions for replay in replays], explained(other) if other else {})
+    first, known = programs[0], [program.bare for program in programs]
+    if other is not None and structure(other.blocks) == structure(first.bare):
+        known.append(other.blocks)
     nest = Nest(
-        tuple(first.block(at, extents) for at in range(len(first.places))),
+        told_by_all(known, extents),
         first.buffers,
         tuple(tags.tables.get(at, ()) for at in range(len(body.knobs))),
         _marks(first, tags),

@@ -12,7 +12,7 @@ from tunesmith.analysis.shape import Values, extent, product
 from tunesmith.types import Decision
 from workers.tvm_backend.design_space.nests.errors import AmbiguousError, NotUnderstoodError
 from workers.tvm_backend.design_space.nests.expressions import key
-from workers.tvm_backend.design_space.nests.program import Program
+from workers.tvm_backend.design_space.nests.program import Program, structure
 from workers.tvm_backend.design_space.nests.trace_loops import UNKNOWN, Tag, Tags
 
 ENOUGH = 8
@@ -40,7 +40,7 @@ def resolve(
         NotUnderstoodError: the programs are of different structure, or a loop is neither what the trace says of it,
             nor the same in all, nor what another block needs, nor a part of a tile.
     """
-    if any(program.structure != programs[0].structure for program in programs):
+    if any(structure(program.bare) != structure(programs[0].bare) for program in programs):
         raise NotUnderstoodError("decisions change which loops there are")
     solver = _Solver(programs, tags, [tags.values(each) for each in decisions], hints)
     return solver.solve()
