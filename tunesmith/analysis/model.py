@@ -14,7 +14,7 @@ import numpy as np
 
 from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.kernel import Kernel, kernel
-from tunesmith.analysis.nest import Block, Nest
+from tunesmith.analysis.nest import Nest
 from tunesmith.analysis.running import Running, running
 from tunesmith.analysis.shape import Shape, values_of
 from tunesmith.space.base import Bools, Floats, Ints
@@ -67,14 +67,16 @@ class Costs:
     def __init__(self, nest: Nest, knobs: Sequence[Knob], choice: Ints, cpu: CpuModel) -> None:
         self.nest, self.choice, self.cpu, self.n = nest, choice, cpu, len(choice)
         self.values = values_of(nest, knobs, choice)
-        kept = [b for b in nest.buffers if not b.local]
-        self.resident = float(sum(np.prod(b.shape, dtype=np.float64) * b.element_bytes for b in kept))
+        self._bytes = [
+            0.0 if b.local else float(np.prod(b.shape, dtype=np.float64) * b.element_bytes) for b in nest.buffers
+        ]
+        self.resident = sum(self._bytes)
 
     @functools.cached_property
     def parts(self) -> list[Part]:
         """What each block costs, in the order of the nest."""
         started: set[int] = set()
-        return [self._part(block, started) for block in self.nest.blocks]
+        return [self._part(shape, run, started) for shape, run in self._blocks]
 
     def feasible(self) -> Bools:
         """False for what need not be built: code that takes compilers long, accumulators far beyond the registers."""
@@ -89,20 +91,41 @@ class Costs:
         """Estimated latency; good for ranks, not for figures."""
         return sum((part.seconds for part in self.parts), np.zeros(self.n))
 
-    def _part(self, block: Block, started: set[int]) -> Part:
+    @functools.cached_property
+    def _blocks(self) -> list[tuple[Shape, Running]]:
+        shapes = [Shape.make(self.nest, block, self.values, self.n, self.cpu) for block in self.nest.blocks]
+        return [(shape, running(shape, self.nest.marks, self.values, self.cpu)) for shape in shapes]
+
+    @functools.cached_property
+    def _own(self) -> Floats:
+        """Bytes of the resident ones that one core touches, float64 [n]. Parallel loops share out what they move."""
+        shares = [np.zeros(self.n) for _ in self.nest.buffers]
+        for shape, run in self._blocks:
+            for access in (shape.block.write, *shape.block.reads):
+                steps = np.where(run.parallel & shape.moves(access), shape.extents, 1.0).prod(axis=0)
+                shares[access.buffer] = np.maximum(shares[access.buffer], np.ceil(steps / self.cpu.cores) / steps)
+        return sum((size * share for size, share in zip(self._bytes, shares, strict=True)), np.zeros(self.n))
+
+    def _left(self, room: float, of_one_core: bool) -> Floats:
+        """The part of what a run touches that the run before it left in a cache."""
+        touched = self._own if of_one_core else np.full(self.n, self.resident)
+        return np.minimum(room / np.maximum(touched, 1.0), 1.0)
+
+    def _part(self, shape: Shape, run: Running, started: set[int]) -> Part:
         cpu = self.cpu
-        shape = Shape.make(self.nest, block, self.values, self.n, cpu)
-        run = running(shape, self.nest.marks, self.values, cpu)
         inner = kernel(shape, run, cpu)
         tasks = np.where(run.parallel, shape.extents, 1.0).prod(axis=0)
         speedup = tasks / np.ceil(tasks / cpu.cores)
-        transfers = []
+        transfers, whole = [], shape.traffic(np.inf)
         for level, cache in enumerate(cpu.caches):
-            if self.resident <= cpu.cache_share * cache.size:  # runs follow each other: what fits is there already
+            room = cpu.cache_share * cache.size
+            if self.resident <= room:  # runs follow each other: what fits is there already
                 break
             outer = cpu.caches[level + 1] if level + 1 < len(cpu.caches) else None
             rate = cpu.bandwidth if outer is None else outer.bandwidth * speedup
-            transfers.append(shape.traffic(cpu.cache_share * cache.size, run.vector) / rate)
+            moved = shape.traffic(room, run.vector)
+            there = np.minimum(whole, moved) * self._left(room, outer is not None)
+            transfers.append((moved - there) / rate)
         compute = inner.times * inner.cycles / cpu.clock / speedup
         forks = self._forks(shape, run, started, tasks / speedup)
         return Part(shape, run, inner, tasks, compute, tuple(transfers), forks, cpu.exposed_share)

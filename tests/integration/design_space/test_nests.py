@@ -86,8 +86,11 @@ def test_extents_are_those_of_the_scheduled_program(spec: str) -> None:
         if [len(place.loops) for place in program.places] != [len(block.loops) for block in nest.blocks]:
             continue  # locations that clamp differently for other tiles
         understood += 1
-        for block, place in zip(nest.blocks, program.places, strict=True):
+        for block, bare, place in zip(nest.blocks, program.bare, program.places, strict=True):
             real = [loop.extent for loop in place.loops]
+            for mine, theirs, steps in zip(block.loops, bare.loops, real, strict=True):
+                assert steps == 1 or {*theirs.axes} <= {*mine.axes}, f"{block.name}, loop {mine.number}"
+                assert steps == 1 or theirs.reduction == mine.reduction, f"{block.name}, loop {mine.number}"
             assert [float(extent(values, loop.extent, 1)[0]) for loop in block.loops] == real, block.name
             assert Shape.make(nest, block, values, 1).iterations == np.prod(real), "with what was fused, taken apart"
     assert understood >= 0.8 * len(batch)

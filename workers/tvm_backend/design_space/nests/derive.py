@@ -30,7 +30,8 @@ from tunesmith.types import Decision
 from workers.tvm_backend.design_space.nests.errors import AmbiguousError, NotUnderstoodError
 from workers.tvm_backend.design_space.nests.extents import common_sizes, resolve
 from workers.tvm_backend.design_space.nests.forms import NestForms, alike, explained
-from workers.tvm_backend.design_space.nests.program import Program, read, structure, told_by_all
+from workers.tvm_backend.design_space.nests.moved import told_by_all
+from workers.tvm_backend.design_space.nests.program import Program, read
 from workers.tvm_backend.design_space.nests.trace_loops import Tags
 from workers.tvm_backend.design_space.replay import Replayer, decisions_of, together
 from workers.tvm_backend.design_space.sketch import SketchBody
@@ -192,11 +193,9 @@ def _nest(body: SketchBody, replays: Sequence[_Replay], other: Nest | None = Non
     tags = Tags.of(replays[0].sch)
     programs = [replay.program for replay in replays]
     extents = resolve(programs, tags, [replay.decisions for replay in replays], explained(other) if other else {})
-    first, known = programs[0], [program.bare for program in programs]
-    if other is not None and structure(other.blocks) == structure(first.bare):
-        known.append(other.blocks)
+    first = programs[0]
     nest = Nest(
-        told_by_all(known, extents),
+        told_by_all(programs, extents, other.blocks if other else ()),
         first.buffers,
         tuple(tags.tables.get(at, ()) for at in range(len(body.knobs))),
         _marks(first, tags),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -98,7 +98,7 @@ class Program:
         self.places = tuple(_walk(root.body, (), _Counter()))
         self._numbers: dict[tuple[tuple[int, ...], Lanes], int] = {}
         self._sources: list[Source] = []
-        self.bare = _sharing([self._bare(place) for place in self.places])
+        self.bare = sharing([self._bare(place) for place in self.places])
         self.buffers = tuple(source.buffer() for source in self._sources)
         self.tensors = tuple(key(source.tensors[0]) for source in self._sources)
 
@@ -171,32 +171,13 @@ def structure(blocks: Sequence[Block]) -> list[tuple[int, ...]]:
     return [tuple(loop.number for loop in block.loops) for block in blocks]
 
 
-def _sharing(blocks: Sequence[Block]) -> tuple[Block, ...]:
+def sharing(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """The blocks, their loops told which of them another block sums over."""
     summed = {loop.number for block in blocks for loop in block.loops if loop.reduction}
-    return tuple(
-        _with_loops(block, [replace(loop, shared=loop.number in summed and not loop.reduction) for loop in block.loops])
-        for block in blocks
+    told = (
+        [replace(loop, shared=loop.number in summed and not loop.reduction) for loop in block.loops] for block in blocks
     )
-
-
-def _with_loops(block: Block, loops: Iterable[Loop]) -> Block:
-    return replace(block, loops=tuple(loops))
-
-
-def told_by_all(programs: Sequence[Sequence[Block]], extents: Mapping[int, Extent]) -> tuple[Block, ...]:
-    """The blocks of the first program, each loop with the most axes that it moves in any: of a loop of one step TVM
-    does not tell them.
-
-    Args:
-        programs: the blocks of programs of the same structure.
-        extents: extents of the loops, by their numbers.
-    """
-    blocks = []
-    for same in zip(*programs, strict=True):
-        loops = [max(each, key=lambda loop: len(loop.axes)) for each in zip(*(b.loops for b in same), strict=True)]
-        blocks.append(_with_loops(same[0], [replace(loop, extent=extents[loop.number]) for loop in loops]))
-    return _sharing(blocks)
+    return tuple(replace(block, loops=tuple(loops)) for block, loops in zip(blocks, told, strict=True))
 
 
 def read(sch: Schedule) -> Program:
