@@ -15,7 +15,7 @@ from tunesmith.names import BF16, INT8
 KIB, MIB = 1 << 10, 1 << 20
 TYPICAL_CACHES = (32 * KIB, 1 * MIB, 16 * MIB)
 """Bytes for one core, level 1 first."""
-CACHE_RATES = (128.0, 48.0, 16.0)
+CACHE_RATES = (128.0, 64.0, 16.0)
 """Bytes a cycle at which a core reads what the next level inwards lacks, level 1 first."""
 TYPICAL_CLOCK = 3e9
 """Cycles a second."""
