@@ -69,7 +69,7 @@ def compile_(
         elif server is not None:
             done = _by_server(model, shapes, library, target or "cpu", (server, key), options)
         else:
-            done = by_knowledge(model, shapes, library, local_target(target or "cpu"), data_dir, options)
+            done = by_knowledge(model, shapes, library, target or "cpu", data_dir, options)
     if as_json:
         print(json.dumps(_body(output, done)))
         return

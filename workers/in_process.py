@@ -73,8 +73,6 @@ def compiled(
     """
     with own_environment():
         from workers.local_compile import by_knowledge
-        from workers.tvm_backend.build.local_model import local_target
 
-        meant = local_target(target)
-        done = by_knowledge(str(model), {}, library, meant, data_dir, options, elsewhere)
-    return meant.to_json(), done.inputs, done.answers
+        done = by_knowledge(str(model), {}, library, target, data_dir, options, elsewhere)
+    return done.target.to_json(), done.inputs, done.answers

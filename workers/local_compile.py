@@ -14,7 +14,7 @@ from tunesmith.options import JobOptions
 from tunesmith.targets import Target
 from tunesmith.types import TensorSpec
 from tunesmith.unmeasured import Answer, Known
-from workers.tvm_backend.build.local_model import LocalModel, default_preparation
+from workers.tvm_backend.build.local_model import LocalModel, default_preparation, local_target
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -41,7 +41,7 @@ def by_knowledge(
     model: str,
     shapes: Mapping[str, tuple[int, ...]],
     library: Path,
-    target: Target,
+    target: str,
     data_dir: Path | None,
     options: JobOptions,
     elsewhere: Callable[[str], Known | None] = lambda workload: None,
@@ -50,24 +50,28 @@ def by_knowledge(
 
     Args:
         library: the library to write; intermediate files lie beside it.
+        target: the target's short name.
         data_dir: where earlier jobs left what they found; None: nowhere.
         elsewhere: asked first for what is known of a workload, by its hash.
 
     Raises:
         ModelRejected, MissingDependency, PrecisionUnavailable: as when the model is submitted.
+        UnknownTarget, TargetUnavailable: see :func:`local_target`.
         InvalidInput: there is no such data folder.
         MeasurementFailed: TVM cannot build the model.
     """
-    from workers.core import answering
-    from workers.core.unmeasured_model import records, schedules  # the database's library, which a log does without
+    from workers.core import choosers
 
-    with _dataset(data_dir) as (session, blobs), answering.processes(model) as chosen:
-        local = LocalModel(model, shapes, library.parent, default_preparation(model, target, options))
-        found = schedules(local.module, target, session, elsewhere, blobs, chosen)
-    made = records(found, target)
-    missing = local.compile(library, target, made)
+    with _dataset(data_dir) as (session, blobs), choosers.processes(model) as chosen:
+        meant = local_target(target)  # imports TVM, as the processes do by now
+        from workers.core.unmeasured_model import records, schedules
+
+        local = LocalModel(model, shapes, library.parent, default_preparation(model, meant, options))
+        found = schedules(local.module, meant, session, elsewhere, blobs, chosen)
+    made = records(found, meant)
+    missing = local.compile(library, meant, made)
     answers = [answer for _, answer in found]
-    return Compiled(target, local.preparation.key, len(made), missing, local.inputs, local.note, answers)
+    return Compiled(meant, local.preparation.key, len(made), missing, local.inputs, local.note, answers)
 
 
 @contextmanager

@@ -165,11 +165,11 @@ class Comparison:
 
     def _unmeasured(self, name: str) -> tuple[Entry, Peer]:
         """As ``tunesmith compile`` does it without a log, where nothing is known."""
-        from workers.core import answering
+        from workers.core import choosers
         from workers.core.unmeasured_model import records, schedules
 
         started, options = time.perf_counter(), JobOptions(precision=precision_of(name))
-        with answering.processes(str(self.file)) as chosen:
+        with choosers.processes(str(self.file)) as chosen:
             local = self._prepared(name, default_preparation(str(self.file), self.target, options))
             found = records(schedules(local.module, self.target, None, answering=chosen), self.target)
         peer, missing = self.compile(name, local, found)

@@ -6,7 +6,8 @@ import os
 import signal
 
 from tunesmith.unmeasured import Answer
-from workers.core.answering import Chooser, Question
+from workers.core.answering import Question
+from workers.core.choosers import Chooser
 
 
 class Crashing(Chooser):

@@ -18,7 +18,8 @@ from tunesmith.messages import Calibration
 from tunesmith.targets import Target
 from tunesmith.unmeasured import Source
 from workers.core import siblings
-from workers.core.answering import Question, beside_others
+from workers.core.answering import Question
+from workers.core.choosers import beside_others
 from workers.core.context import Context
 from workers.core.leased import Lease
 from workers.tvm_backend.design_space import unmeasured

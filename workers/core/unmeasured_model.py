@@ -19,9 +19,9 @@ from tunesmith.targets import Target
 from tunesmith.types import CacheState
 from tunesmith.unmeasured import Answer, Known, Source
 from workers.core import siblings
-from workers.core.answering import Answering, Question, here
+from workers.core.answering import Question
+from workers.core.choosers import Answering, here
 from workers.tvm_backend.design_space import space
-from workers.tvm_backend.design_space.replay import together
 from workers.tvm_backend.design_space.sketch import SketchBody
 from workers.tvm_backend.design_space.unmeasured import Relative
 from workers.tvm_backend.passes.extract_tasks import Extracted, extract_tasks
@@ -54,25 +54,17 @@ def schedules(
         key: each for key, each in told.items() if each is not None and each.trace is not None
     }
     settled = known.keys() | {task.alternative_of for task in tasks if task.workload.hash in known}
-    bodies = together(lambda task: _bodies(task, target, settled), tasks)
-    near = [_relatives(session, task, own, target) for task, own in zip(tasks, bodies, strict=True)]
     found = devices.calibration(session, target.device_class) if session is not None else None
     calibration = Calibration.model_validate(found) if found else None
-    asked = [
-        Question(
-            (task.workload.name, task.workload.hash),
-            task.workload.family,
-            tuple(spec.dtype for spec in task.workload.args),
-            task.module,
-            target,
-            tuple(own),
-            tuple(relatives),
-            calibration,
-        )
-        for task, own, relatives in zip(tasks, bodies, near, strict=True)
-        if task.workload.hash not in known
-    ]
-    chosen = iter(answering(asked))
+
+    def question(task: Extracted) -> Question:
+        bodies = _bodies(task, target, settled)
+        near = _relatives(session, task, bodies, target)
+        about, dtypes = task.workload, tuple(spec.dtype for spec in task.workload.args)
+        named = about.name, about.hash
+        return Question(named, about.family, dtypes, task.module, target, tuple(bodies), tuple(near), calibration)
+
+    chosen = iter(answering(question(task) for task in tasks if task.workload.hash not in known))
     answers = [
         _measured(task, known[task.workload.hash]) if task.workload.hash in known else next(chosen) for task in tasks
     ]

@@ -17,8 +17,9 @@ from workers.tvm_backend.warm import warm
 warm("llvm")
 
 from benchmarks.harness.operators import load  # noqa: E402
-from workers.core import answering  # noqa: E402
-from workers.core.answering import Question, beside_others, here, processes, shared_out  # noqa: E402
+from workers.core import choosers  # noqa: E402
+from workers.core.answering import Question  # noqa: E402
+from workers.core.choosers import beside_others, here, processes, shared_out  # noqa: E402
 from workers.core.leased import LeaseLost  # noqa: E402
 from workers.sandbox.lease import HostLease  # noqa: E402
 from workers.sandbox.pool import Actor, Pool  # noqa: E402
@@ -40,7 +41,7 @@ def questions() -> list[Question]:
 
 
 def test_processes_answer_what_this_one_does(questions: list[Question], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "visible_cores", lambda: 2)
+    monkeypatch.setattr(choosers, "visible_cores", lambda: 2)
     with processes("model.onnx") as answers:
         assert answers is not here
         made = answers(questions)
@@ -50,10 +51,10 @@ def test_processes_answer_what_this_one_does(questions: list[Question], monkeypa
 
 
 def test_an_operator_and_one_core_are_answered_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answering, "visible_cores", lambda: 2)
+    monkeypatch.setattr(choosers, "visible_cores", lambda: 2)
     with processes("gemm:32x48x64") as answers:
         assert answers is here
-    monkeypatch.setattr(answering, "visible_cores", lambda: 1)
+    monkeypatch.setattr(choosers, "visible_cores", lambda: 1)
     with processes("model.onnx") as answers:
         assert answers is here
 
@@ -61,7 +62,7 @@ def test_an_operator_and_one_core_are_answered_here(monkeypatch: pytest.MonkeyPa
 def test_many_tasks_of_a_job_are_answered_in_processes_that_share_the_hosts_lease(
     questions: list[Question], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "visible_cores", lambda: 2)
+    monkeypatch.setattr(choosers, "visible_cores", lambda: 2)
     units: list[bool] = []
 
     @contextmanager
@@ -75,7 +76,7 @@ def test_many_tasks_of_a_job_are_answered_in_processes_that_share_the_hosts_leas
     assert units
     assert not lease.exists()
     units.clear()
-    monkeypatch.setattr(answering, "FEW", 2)
+    monkeypatch.setattr(choosers, "FEW", 2)
     assert beside_others(questions, *about) == on_threads == here(questions)
     assert not units, "no thread of this process did it"
     assert lease.exists()
@@ -84,9 +85,9 @@ def test_many_tasks_of_a_job_are_answered_in_processes_that_share_the_hosts_leas
 def test_who_lost_interest_does_not_wait(
     questions: list[Question], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answering, "visible_cores", lambda: 2)
-    monkeypatch.setattr(answering, "FEW", 2)
-    monkeypatch.setattr(answering, "CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(choosers, "visible_cores", lambda: 2)
+    monkeypatch.setattr(choosers, "FEW", 2)
+    monkeypatch.setattr(choosers, "CHECK_SECONDS", 0.01)
 
     def check() -> None:
         raise LeaseLost
