@@ -91,6 +91,16 @@ class Costs:
         """Estimated latency; good for ranks, not for figures."""
         return sum((part.seconds for part in self.parts), np.zeros(self.n))
 
+    def excess(self) -> Floats:
+        """Estimates, less the starts of threads, over what no schedule goes below: all lanes of all cores compute, or
+        caches of level 2 bring each buffer once; float64 [n], about 1 or more."""
+        cpu, computed = self.cpu, np.zeros(self.n)
+        for part in self.parts:
+            computed += part.shape.iterations * part.shape.block.operations
+        cache = cpu.caches[:2][-1]
+        limit = np.maximum(computed / (cpu.lanes() * cpu.pipes * cpu.clock), max(self.resident, 1.0) / cache.bandwidth)
+        return np.asarray(sum((part.seconds - part.forks for part in self.parts), np.zeros(self.n)) / limit * cpu.cores)
+
     @functools.cached_property
     def _blocks(self) -> list[tuple[Shape, Running]]:
         shapes = [Shape.make(self.nest, block, self.values, self.n, self.cpu) for block in self.nest.blocks]

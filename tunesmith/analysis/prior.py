@@ -92,6 +92,15 @@ class StaticPrior:
         """
         return np.asarray(self._best / self(batch))
 
+    def excess(self, batch: PointBatch) -> Floats:
+        """How far points are from what no schedule goes below, see :meth:`Costs.excess`; infinity for unknown ones."""
+        out = np.full(len(batch), np.inf)
+        for piece, sketch, nest in self._pieces(batch):
+            if nest is not None:
+                with self._unit():
+                    out[piece] = Costs(nest, sketch.knobs, batch.choice[piece], self._cpu).excess()
+        return out
+
     @functools.cached_property
     def _best(self) -> float:
         found, refused = self._sampled

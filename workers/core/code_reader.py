@@ -27,7 +27,7 @@ from workers.tvm_backend.build.assembly import assembly_within
 from workers.tvm_backend.design_space.space import TraceSpace
 
 ALWAYS = 2
-"""Candidates of a task that are read in any case."""
+"""Candidates of a task that are read, unless one is both guides' first."""
 DOUBT = 0.5
 """How much more another candidate must score, in logarithms to base two. Chosen by held-out workloads, see
 docs/benchmarks.md."""
@@ -71,17 +71,19 @@ class CodeReader:
     def __call__(self, traces: TraceSpace, prior: StaticPrior, batch: PointBatch, unit: Unit) -> Ints:
         """Rows of a batch: the one to take first, then the others as they are, without those that cannot be compiled.
 
-        The first ``ALWAYS`` are read, which are the static model's and the ranker's. The next one is only while its
-        estimate is better than what was read of the best, and while there is time: mostly those are all that are
-        compiled. Scores of different workloads cannot be compared, so it is a rule of thumb.
+        The first ``ALWAYS`` are read, which are the static model's and the ranker's, but only one where both like it
+        best. The next one is only while its estimate is better than what was read of the best, and while there is time:
+        mostly no more are compiled. Scores of different workloads cannot be compared, so it is a rule of thumb.
         """
         rows = prior.rows(batch, self._family, FLOAT32)
         hoped = -rows[:, PLACE[STATIC]].astype(np.float64)
+        ranked, _ = self._ranker.predict(Features(rows, np.arange(len(rows) + 1)))
+        always = 1 if hoped.argmax() == ranked.argmax() == 0 else ALWAYS
         best, found, failed, began = -1, -np.inf, set[int](), self._clock()
         for at, candidate in enumerate(traces.space.candidates(batch)):
             if at and self._clock() - began > SECONDS:
                 break
-            if at >= ALWAYS and hoped[at] <= found + DOUBT:
+            if at >= always and hoped[at] <= found + DOUBT:
                 break
             with unit():
                 score = self._score(rows[at], traces, candidate)

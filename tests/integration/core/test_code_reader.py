@@ -66,6 +66,13 @@ class Against:
         return features.rows[:, PLACE[STATIC]].astype(np.float64), np.zeros(len(features))
 
 
+class Agreeing:
+    """Ranks as the static model does."""
+
+    def predict(self, features: Features) -> tuple[Floats, Floats]:
+        return -features.rows[:, PLACE[STATIC]].astype(np.float64), np.zeros(len(features))
+
+
 class Backwards:
     """Takes the last of what the static model constructs."""
 
@@ -113,6 +120,15 @@ def test_where_code_is_as_expected_only_the_first_two_are_read(order: Order) -> 
     model = Model(0.0, 0.0)
     assert order(model) == [0, 1, 2, 3]
     assert model.read == ALWAYS == 2
+
+
+def test_what_both_guides_like_best_is_all_that_is_read(opened: tuple[TraceSpace, StaticPrior, PointBatch]) -> None:
+    traces, prior, batch = opened
+    assert prior(batch)[0] < prior(batch)[1:].min()
+    for added, read in ((0.0, 1), (-9.0, 3)):
+        model = Model(added, -9.0, 0.0)
+        CodeReader(model, Agreeing(), "matmul")(traces, prior, batch, contextlib.nullcontext)  # type: ignore[arg-type]
+        assert model.read == read
 
 
 def test_one_that_is_worse_gives_way_to_the_first_that_is_not(order: Order) -> None:

@@ -96,6 +96,11 @@ def _sketches(
     return list(found.values())
 
 
+def is_generated(body: SketchBody) -> bool:
+    """Whether TVM's generator made a sketch, and not one of our rules."""
+    return bool(set(body.postprocs) - {POSTPROC})
+
+
 def tunable(bodies: Sequence[SketchBody]) -> bool:
     """True when there is a decision to take: some knob with more than one choice, or several sketches."""
     return sum(math.prod(knob.size for knob in body.knobs) for body in bodies) > 1
@@ -200,7 +205,7 @@ class TraceSpace(Resolver):
         self._bounds: dict[str, list[thread_registers.Bounds]] = {}
         self.nests = Nests(self.replayer, bodies, forms)
         self.samples: Samples = {}
-        self.generated = frozenset(body.hash for body in bodies if set(body.postprocs) - {POSTPROC})
+        self.generated = frozenset(body.hash for body in bodies if is_generated(body))
         self._extractor = Extractor(self.replayer)
         self._points: collections.OrderedDict[Candidate, _Point] = collections.OrderedDict()
         self._schedules: collections.OrderedDict[Candidate, Schedule] = collections.OrderedDict()

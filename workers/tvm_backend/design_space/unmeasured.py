@@ -10,7 +10,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from tunesmith.types import Candidate
 from tunesmith.unmeasured import Answer, Source
 from workers.tvm_backend.design_space.nests.forms import NestForms
 from workers.tvm_backend.design_space.sketch import SketchBody
-from workers.tvm_backend.design_space.space import TraceSpace
+from workers.tvm_backend.design_space.space import TraceSpace, is_generated
 from workers.tvm_backend.design_space.static_model import prior_of
 
 DRAWN = 2048
@@ -35,6 +35,9 @@ CONSTRUCTED = 8
 NESTS = 16
 READ = 8
 """Points of which a reader looks at the code: the best of three times as many that are constructed."""
+CLOSE = 3.0
+"""How far the best estimate of our own sketches may be from what no schedule goes below, for TVM's not to be looked at.
+See docs/benchmarks.md."""
 SEED = 0
 
 
@@ -94,14 +97,11 @@ def choose(
     at = forms.chosen(names) if hasty else None
     if at is not None:
         bodies = [bodies[at]]
-    with unit():
-        traces = TraceSpace(module, target, bodies, forms=forms)
-    for made in _offers(traces, target, relatives, calibration, unit, reader):
-        try:
-            with unit():
-                trace = json.loads(traces.trace(made.candidate))
-        except InvalidCandidate:
-            continue
+    means, ours = _Means(target, calibration, unit, reader), [body for body in bodies if not is_generated(body)]
+    stages = [(bodies, relatives, np.inf)]
+    if 0 < len(ours) < len(bodies):
+        stages.insert(0, (ours, (), CLOSE))
+    for made, trace in (each for stage in stages for each in _applied(module, means, forms, *stage)):
         source = Source.RESCALED if made.workload else Source.ESTIMATED
         if at is None and source is Source.ESTIMATED:
             forms.choose(names, [body.hash for body in bodies].index(str(made.candidate.sketch)))
@@ -109,16 +109,40 @@ def choose(
     return Answer(*task, Source.DEFAULT)
 
 
-def _offers(
-    traces: TraceSpace,
-    target: Target,
+@dataclass(frozen=True)
+class _Means:
+    """What a choice is made with; see :func:`choose`."""
+
+    target: Target
+    calibration: Calibration | None
+    unit: Unit
+    reader: Reader | None
+
+
+def _applied(
+    module: bytes,
+    means: _Means,
+    forms: NestForms,
+    bodies: Sequence[SketchBody],
     relatives: Sequence[Relative],
-    calibration: Calibration | None,
-    unit: Unit,
-    reader: Reader | None,
-) -> Iterator[Relative]:
-    """The static model's own choices, which have no workload, then relatives."""
-    prior = prior_of(traces, target, calibration, unit, NESTS)
+    close: float,
+) -> Iterator[tuple[Relative, Any]]:
+    """Offers that apply, with their traces."""
+    with means.unit():
+        traces = TraceSpace(module, means.target, bodies, forms=forms)
+    for made in _offers(traces, means, relatives, close):
+        try:
+            with means.unit():
+                trace = json.loads(traces.trace(made.candidate))
+        except InvalidCandidate:
+            continue
+        yield made, trace
+
+
+def _offers(traces: TraceSpace, means: _Means, relatives: Sequence[Relative], close: float) -> Iterator[Relative]:
+    """The static model's own choices, which have no workload, if one is ``close`` to what can be; then relatives."""
+    unit, reader = means.unit, means.reader
+    prior = prior_of(traces, means.target, means.calibration, unit, NESTS)
     space = traces.space
     if prior is not None:
         count = CONSTRUCTED if reader is None else 3 * READ
@@ -127,6 +151,8 @@ def _offers(
         cost: Floats = prior(made)
         order = np.argsort(ranks(cost if reader is None else guide(made)), kind="stable")
         order = order[np.isfinite(cost[order])]  # a log can hold no latency that is no number
+        if not _reached(prior, made.take(order), close):
+            return
         if reader is not None and len(order):
             best = order[:READ]
             order = np.concatenate([best[reader(traces, prior, made.take(best), unit)], order[READ:]])
@@ -135,3 +161,11 @@ def _offers(
             yield Relative(candidate, "", float(cost[row]))
     known = space.known([relative.candidate for relative in relatives])
     yield from (relative for relative, mine in zip(relatives, known, strict=True) if mine)
+
+
+def _reached(prior: StaticPrior, batch: PointBatch, close: float) -> bool:
+    """Whether the best of some points is ``close`` to what no schedule goes below."""
+    if not len(batch) or close == np.inf:
+        return close == np.inf
+    best = int(prior(batch).argmin())
+    return bool(prior.excess(batch.take(slice(best, best + 1)))[0] <= close)
