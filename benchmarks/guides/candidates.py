@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -24,7 +25,7 @@ from workers.core.code_reader import CodeReader, reader
 from workers.core.guide import shipped
 from workers.tvm_backend.design_space.space import TraceSpace
 from workers.tvm_backend.design_space.static_model import prior_of
-from workers.tvm_backend.design_space.unmeasured import DRAWN, READ
+from workers.tvm_backend.design_space.unmeasured import DRAWN, READ, Means, offers
 
 NESTS = 64
 """Nests that the static model may make, as in a batch of eight."""
@@ -38,12 +39,15 @@ class Unmeasured:
     Attributes:
         operator: its program and its sketches.
         traces: its design space.
-        prior: the static model, with the device's calibration.
+        target, calibration: whose first candidates these are.
+        prior: the static model, with the calibration.
         read: what reads candidates before one is taken.
     """
 
     operator: Operator
     traces: TraceSpace
+    target: Target
+    calibration: Calibration
     prior: StaticPrior
     read: CodeReader
 
@@ -60,12 +64,12 @@ class Unmeasured:
         read = reader(operator.task.workload.family, [FLOAT32], target)
         if prior is None or read is None:
             raise TargetUnavailable(f"nothing that is shipped was learned for {target.to_json()}: it needs AVX-512")
-        return cls(operator, traces, prior, read)
+        return cls(operator, traces, target, calibration, prior, read)
 
-    def in_turn(self, target: Target) -> Prior:
+    def in_turn(self) -> Prior:
         """The static model and the shipped ranker in turn, as in the first batches of a job."""
         family = self.operator.task.workload.family
-        both = shipped(self.prior, family, FLOAT32, target, contextlib.nullcontext)
+        both = shipped(self.prior, family, FLOAT32, self.target, contextlib.nullcontext)
         assert both is not None, "where there is something to read with, there is a ranker"
         return both
 
@@ -75,17 +79,14 @@ class Unmeasured:
 
     def best(self) -> PointBatch:
         """The static model's choice; empty where it knows nothing."""
-        return self._sorted(self.prior).take(slice(0, 1))
+        made = self.first(self.prior, 3 * READ)
+        return made.take(np.argsort(ranks(self.prior(made)), kind="stable")[:1])
 
     def chosen(self) -> PointBatch:
         """What is taken where nothing is measured; empty where the static model knows nothing."""
-        made = self._sorted(self.read.guide(self.prior, contextlib.nullcontext)).take(slice(0, READ))
-        return made.take(self.read(self.traces, self.prior, made, contextlib.nullcontext)[:1])
-
-    def _sorted(self, guide: Prior) -> PointBatch:
-        """Constructed points, the best by their guide first."""
-        made = self.first(guide, 3 * READ)
-        return made.take(np.argsort(ranks(guide(made)), kind="stable"))
+        means = Means(self.target, self.calibration, reader=self.read)
+        made = offers(self.operator.task.module, means, list(self.operator.bodies.values()))
+        return self.traces.space.batch([offer.candidate for offer, _ in itertools.islice(made, 1)])
 
     def latencies(self, measurer: LocalMeasurer, lists: Sequence[PointBatch]) -> list[Floats]:
         """Latencies of the points of each list in seconds, infinity for a failure; each program is built and raced

@@ -62,7 +62,7 @@ def measured(count: int, seed: int) -> Iterator[Measured]:
 def _of(measurer: LocalMeasurer, calibration: Calibration, spec: str) -> Measured | None:
     """None for an operator of which the static model knows nothing."""
     found = Unmeasured.open(spec, measurer.target, calibration)
-    lists = [found.first(guide, max(MEASUREMENTS)) for guide in (found.prior, found.in_turn(measurer.target))]
+    lists = [found.first(guide, max(MEASUREMENTS)) for guide in (found.prior, found.in_turn())]
     best, chosen = found.best(), found.chosen()
     if not all(map(len, (*lists, best, chosen))):
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,9 +35,9 @@ CONSTRUCTED = 8
 NESTS = 16
 READ = 8
 """Points of which a reader looks at the code: the best of three times as many that are constructed."""
-CLOSE = 3.0
+CLOSE = 3.5
 """How far the best estimate of our own sketches may be from what no schedule goes below, for TVM's not to be looked at.
-See docs/benchmarks.md."""
+See docs/decisions/0061-our-own-sketches-first-in-answers.md."""
 SEED = 0
 
 
@@ -97,11 +97,7 @@ def choose(
     at = forms.chosen(names) if hasty else None
     if at is not None:
         bodies = [bodies[at]]
-    means, ours = _Means(target, calibration, unit, reader), [body for body in bodies if not is_generated(body)]
-    stages = [(bodies, relatives, np.inf)]
-    if 0 < len(ours) < len(bodies):
-        stages.insert(0, (ours, (), CLOSE))
-    for made, trace in (each for stage in stages for each in _applied(module, means, forms, *stage)):
+    for made, trace in offers(module, Means(target, calibration, forms, unit, reader), bodies, relatives):
         source = Source.RESCALED if made.workload else Source.ESTIMATED
         if at is None and source is Source.ESTIMATED:
             forms.choose(names, [body.hash for body in bodies].index(str(made.candidate.sketch)))
@@ -110,26 +106,36 @@ def choose(
 
 
 @dataclass(frozen=True)
-class _Means:
+class Means:
     """What a choice is made with; see :func:`choose`."""
 
     target: Target
-    calibration: Calibration | None
-    unit: Unit
-    reader: Reader | None
+    calibration: Calibration | None = None
+    forms: NestForms = field(default_factory=NestForms)
+    unit: Unit = contextlib.nullcontext
+    reader: Reader | None = None
+
+
+def offers(
+    module: bytes, means: Means, bodies: Sequence[SketchBody], relatives: Sequence[Relative] = ()
+) -> Iterator[tuple[Relative, Any]]:
+    """Schedules that apply, the one to take first, with their traces: of our own sketches where one of them comes close
+    to what can be, else of all.
+
+    Args:
+        module, bodies, relatives: see :func:`choose`.
+    """
+    ours = [body for body in bodies if not is_generated(body)]
+    if 0 < len(ours) < len(bodies):
+        yield from _applied(module, means, ours, (), CLOSE)
+    yield from _applied(module, means, bodies, relatives, np.inf)
 
 
 def _applied(
-    module: bytes,
-    means: _Means,
-    forms: NestForms,
-    bodies: Sequence[SketchBody],
-    relatives: Sequence[Relative],
-    close: float,
+    module: bytes, means: Means, bodies: Sequence[SketchBody], relatives: Sequence[Relative], close: float
 ) -> Iterator[tuple[Relative, Any]]:
-    """Offers that apply, with their traces."""
     with means.unit():
-        traces = TraceSpace(module, means.target, bodies, forms=forms)
+        traces = TraceSpace(module, means.target, bodies, forms=means.forms)
     for made in _offers(traces, means, relatives, close):
         try:
             with means.unit():
@@ -139,7 +145,7 @@ def _applied(
         yield made, trace
 
 
-def _offers(traces: TraceSpace, means: _Means, relatives: Sequence[Relative], close: float) -> Iterator[Relative]:
+def _offers(traces: TraceSpace, means: Means, relatives: Sequence[Relative], close: float) -> Iterator[Relative]:
     """The static model's own choices, which have no workload, if one is ``close`` to what can be; then relatives."""
     unit, reader = means.unit, means.reader
     prior = prior_of(traces, means.target, means.calibration, unit, NESTS)
