@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -107,3 +109,10 @@ def test_what_leaves_nothing_to_choose_keeps_its_default_schedule(questions: lis
     (made,) = here([replace(questions[0], bodies=())])
     assert made.source is Source.DEFAULT
     assert made.trace is None
+
+
+def test_processes_can_begin_before_anything_heavy_is_imported() -> None:
+    heavy = ("tvm", "numpy", "sqlalchemy", "lightgbm", "torch")
+    seen = f"import sys, workers.core.choosers; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", seen], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
