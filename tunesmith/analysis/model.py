@@ -92,8 +92,10 @@ class Costs:
         return sum((part.seconds for part in self.parts), np.zeros(self.n))
 
     def excess(self) -> Floats:
-        """Estimates, less the starts of threads, over what no schedule goes below: all lanes of all cores compute, or
-        caches of level 2 bring each buffer once; float64 [n], about 1 or more."""
+        """Estimates, less the starts of threads, over what no schedule goes below; float64 [n], about 1 or more.
+
+        That is when all lanes of all cores compute, or caches of level 2 bring each buffer once, whichever is longer.
+        """
         cpu, computed = self.cpu, np.zeros(self.n)
         for part in self.parts:
             computed += part.shape.iterations * part.shape.block.operations

@@ -119,8 +119,8 @@ class Means:
 def offers(
     module: bytes, means: Means, bodies: Sequence[SketchBody], relatives: Sequence[Relative] = ()
 ) -> Iterator[tuple[Relative, Any]]:
-    """Schedules that apply, the one to take first, with their traces: of our own sketches where one of them comes close
-    to what can be, else of all.
+    """Schedules that apply, with their traces, the one to take first. They are of our own sketches where one of those
+    comes close to what can be.
 
     Args:
         module, bodies, relatives: see :func:`choose`.
