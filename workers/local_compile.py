@@ -50,7 +50,7 @@ def by_knowledge(
 
     Args:
         library: the library to write; intermediate files lie beside it.
-        target: the target's short name.
+        target: a short name, a tag or JSON, see :func:`local_target`.
         data_dir: where earlier jobs left what they found; None: nowhere.
         elsewhere: asked first for what is known of a workload, by its hash.
 

@@ -171,7 +171,9 @@ def _offers(traces: TraceSpace, means: Means, relatives: Sequence[Relative], clo
 
 def _reached(prior: StaticPrior, batch: PointBatch, close: float) -> bool:
     """Whether the best of some points is ``close`` to what no schedule goes below."""
-    if not len(batch) or close == np.inf:
-        return close == np.inf
+    if close == np.inf:
+        return True
+    if not len(batch):
+        return False
     best = int(prior(batch).argmin())
     return bool(prior.excess(batch.take(slice(best, best + 1)))[0] <= close)
