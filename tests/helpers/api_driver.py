@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, ClassVar
 
 from anyio.from_thread import start_blocking_portal
 from fake_fleet import FakeFleet, Folder, Recorder
@@ -22,6 +22,9 @@ GEMM = {"operator": "gemm:256x256x256:float32", "cost_model": "none", "budget": 
 class Api:
     """A client, and what stands behind it."""
 
+    still_open: ClassVar[set[Api]] = set()
+    """What a test that failed has left: its event loop would keep the process."""
+
     def __init__(self, folder: Folder, **values: Any) -> None:
         self.broker = Recorder()
         self.app = create_app(folder.settings(**values), publisher=self.broker, run_loop=False)
@@ -32,6 +35,7 @@ class Api:
         self.context: Context = self.app.state.context
         self.loop = SchedulingLoop(self.context)
         self.fleet = FakeFleet(self.context)
+        self.still_open.add(self)
 
     def work(self, until: Callable[[], bool], looks: int = 200) -> None:
         for _ in range(looks):
@@ -58,6 +62,7 @@ class Api:
             return session.query(kind).count()
 
     def close(self) -> None:
+        self.still_open.discard(self)
         self.client.close()
         self.open.close()
         self.context.dispose()

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from workers.core.context import Context
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    yield
+    for left in list(Api.still_open):
+        left.close()
+
+
 @pytest.fixture
 def api(tmp_path: Path, sqlite_url: str) -> Iterator[Api]:
     """A coordinator on SQLite."""
