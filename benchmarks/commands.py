@@ -23,6 +23,7 @@ BENCHMARKS = {
     "models": "Compare a model's latency, untuned and tuned, with other runtimes.",
     "guides": "Measure the first candidates of drawn operators, by who proposes them.",
     "answers": "Compare what is chosen without a measurement with what searches find.",
+    "starts": "Compare how soon jobs of models are near their ends, with the shipped models and without them.",
     "pretrained": "Tune operators for a few trials with the shipped models and without them.",
     "chains": "Compare products in bf16 and int8 with their instruction's peak and with other runtimes.",
     "accuracy": "Count what trained networks read, by precision.",

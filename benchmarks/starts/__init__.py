@@ -1,0 +1,1 @@
+"""How soon jobs of whole models are near their ends, with the models that are shipped and without them."""
