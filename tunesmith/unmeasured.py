@@ -6,6 +6,8 @@ import enum
 from dataclasses import dataclass
 from typing import Any
 
+from tunesmith.types import Candidate
+
 
 class Source(str, enum.Enum):
     """Where a task's schedule comes from, the most trusted first."""
@@ -50,6 +52,7 @@ class Answer:
         seconds: latency: measured, scaled from a relative's by its FLOPs, or estimated; None for the default schedule.
         relative: hash of the workload that a rescaled schedule was measured on.
         trace: MetaSchedule's trace; None for the default schedule.
+        candidate: the schedule as a point of the task's design space; None where it is not known as one.
     """
 
     task: str
@@ -58,6 +61,7 @@ class Answer:
     seconds: float | None = None
     relative: str | None = None
     trace: list[Any] | None = None
+    candidate: Candidate | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the names of task and workload."""
@@ -67,6 +71,7 @@ class Answer:
             "relative": self.relative,
             "confidence": self.confidence,
             "trace": self.trace,
+            "candidate": None if self.candidate is None else self.candidate.to_json(),
         }
 
     @property

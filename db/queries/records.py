@@ -252,10 +252,12 @@ def training_rows(
 
 
 def count_valid(session: Session, job_id: str) -> int:
-    """A job's measured candidates with a latency; default schedules left out."""
+    """A job's measured candidates with a latency and features; default schedules have none."""
     query = (
         sa.select(sa.func.count())
         .select_from(Record)
+        .join(Batch, Record.batch_id == Batch.id)
         .where(Record.job_id == job_id, Record.latency.is_not(None), Record.sketch_hash.is_not(None))
+        .where(Batch.features_blob.is_not(None))
     )
     return session.scalar(query) or 0

@@ -13,6 +13,10 @@ from db.models import Job, JobTask, WorkloadRow
 MAX_TASKS_PER_BATCH = 128
 """Tasks that one batch asks for. A worker keeps as many libraries."""
 
+SOON = 40
+"""Tasks that were given schedules when their job was prepared: so many have their first rounds within twenty seconds.
+Nothing is timed roughly before."""
+
 
 def wanted(session: Session, job: Job, besides: JobTask) -> Sequence[tuple[str, str]]:
     """Workloads and the blobs of their modules of which a job knows nothing yet, those that run soonest first.
@@ -20,6 +24,9 @@ def wanted(session: Session, job: Job, besides: JobTask) -> Sequence[tuple[str, 
     Args:
         besides: a task that is being measured anyway.
     """
+    answered = sa.select(sa.func.count()).where(JobTask.job_id == job.id, JobTask.answer.is_not(None))
+    if 0 < (session.scalar(answered) or 0) <= SOON:
+        return []
     query = unknown(job.id).where(JobTask.id != besides.id)
     found = session.execute(
         query.with_only_columns(WorkloadRow.hash, WorkloadRow.module_blob)

@@ -57,6 +57,8 @@ class TaskRow(NamedTuple):
     Attributes:
         finder: the job that found its best schedule.
         rounds: rounds of this task.
+        has_answer: there is a schedule of it that nobody measured.
+        searched: a searcher has proposed something of it.
         proposed: valid candidates that were proposed from outside and are in no batch.
     """
 
@@ -77,6 +79,8 @@ class TaskRow(NamedTuple):
     flops: float
     family: str
     finder: str | None
+    has_answer: bool
+    searched: bool
     rounds: RoundTotals
     proposed: int
 
@@ -121,6 +125,8 @@ def tasks(session: Session, job_ids: Collection[str]) -> list[TaskRow]:
             WorkloadRow.flops,
             sa.func.coalesce(Family.name, ""),
             Record.job_id,
+            JobTask.answer.is_not(None),
+            JobTask.searcher_state.is_not(None),
         )
         .join(WorkloadRow, JobTask.workload_hash == WorkloadRow.hash)
         .outerjoin(Record, JobTask.best_record_id == Record.id)

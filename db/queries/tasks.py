@@ -93,6 +93,13 @@ def _brief() -> sa.Select[Any]:
     return _rows().options(defer(WorkloadRow.args))
 
 
+def undescribed(session: Session, task: int) -> dict[int, list[Candidate]]:
+    """Candidates of a task's batches that lack features, by batch."""
+    query = sa.select(Batch.id, Batch.candidates).join(Round, Batch.round_id == Round.id)
+    found = session.execute(query.where(Round.job_task_id == task, Batch.features_blob.is_(None)))
+    return {id_: [Candidate.from_json(each) for each in candidates] for id_, candidates in found}
+
+
 def baselines(session: Session, job_id: str, tasks: Collection[int] | None = None) -> dict[int, Record]:
     """Records of the default schedules that ran, by task; of all of a job's tasks, or of some."""
     first = sa.select(Batch.id).join(Round, Batch.round_id == Round.id).where(Round.job_id == job_id, Round.baseline)

@@ -13,7 +13,7 @@ from db.queries import models
 from tunesmith.dataset.collecting import Collecting
 from tunesmith.options import JobOptions
 from tunesmith.targets import Target
-from tunesmith.types import CacheState
+from tunesmith.types import CacheState, Candidate
 
 Held = TypeVar("Held", Batch, Evaluation)
 
@@ -30,6 +30,7 @@ class RoundSubject:
         searcher_state: what the task's searcher left; None before its first proposal.
         told_record_id: the last record that this searcher knows.
         has_champion: the task has a best record.
+        answer: the schedule that the task was given without a measurement; None without one.
         cache: where the job's runs of the workload find their arguments.
     """
 
@@ -48,6 +49,7 @@ class RoundSubject:
     searcher_state: dict[str, Any] | None
     told_record_id: int
     has_champion: bool
+    answer: Candidate | None
     target: Target
     target_hash: str
     device_class: str
@@ -95,11 +97,17 @@ def _subject(session: Session, task_id: int, size: int, *, baseline: bool) -> Ro
         searcher_state=task.searcher_state,
         told_record_id=task.told_record_id,
         has_champion=task.best_record_id is not None,
+        answer=_chosen(task),
         target=Target(target.json),
         target_hash=target.hash,
         device_class=target.device_class,
         cache=models.cache_of(session, job, task.workload_hash),
     )
+
+
+def _chosen(task: JobTask) -> Candidate | None:
+    point = (task.answer or {}).get("candidate")
+    return None if point is None else Candidate.from_json(point)
 
 
 def of_batch(session: Session, batch: Batch) -> BatchParts:

@@ -94,6 +94,11 @@ def add_batch(
     return batch
 
 
+def keep_features(session: Session, batch_id: int, blob: str | None) -> None:
+    """Store what names the features of a batch's candidates."""
+    session.get_one(Batch, batch_id).features_blob = blob
+
+
 def store_answer(session: Session, round_: Round, answer: Answer) -> None:
     """Finish a locked round without candidates; its task has the schedule unless something is measured by now."""
     task = lock_row(session, JobTask, round_.job_task_id)

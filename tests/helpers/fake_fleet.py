@@ -38,7 +38,8 @@ from tunesmith.messages import (
 )
 from tunesmith.states import JobState, RoundState, WorkState
 from tunesmith.targets import Target
-from tunesmith.types import CacheState, FailureKind, TensorSpec, Workload
+from tunesmith.types import CacheState, Candidate, FailureKind, TensorSpec, Workload
+from tunesmith.unmeasured import Answer, Source
 
 TARGET = Target({"kind": "llvm", "mcpu": "znver4", "num-cores": 2})
 WORKER = "fake-worker"
@@ -108,6 +109,7 @@ class FakeFleet:
         alternative_of: numbers of tasks by those of their alternatives.
         slowness: factors of the latencies, by number of task.
         rough: what a default schedule takes when it is timed once, over what it takes; None: none is timed.
+        answers: whether jobs begin with a schedule of each task.
     """
 
     def __init__(self, context: Context, tasks: int = 3, points: int = 1000, seed: int = 0) -> None:
@@ -123,6 +125,7 @@ class FakeFleet:
         self.alternative_of: dict[int, int] = {}
         self.slowness: dict[int, float] = {}
         self.rough: float | None = None
+        self.answers = False
 
     def register_device(self, name: str = "host-cpu", device_class: str = TARGET.device_class, **values: Any) -> None:
         report = DeviceReport(
@@ -199,11 +202,15 @@ class FakeFleet:
                 tunable=True,
                 sketches={f"s-{row.hash}"[:64]: {"knobs": []}},
                 alternative_of=task.alternative_of,
+                answer=self._answer(row.name, row.hash) if self.answers else None,
             )
             for task, row in models.tasks(session, job.model_id)
         ]
         job_plan.store_target(session, TARGET.hash, TARGET.to_json(), TARGET.device_class)
         job_plan.store_plan(session, job, TARGET.hash, planned)
+
+    def _answer(self, name: str, workload: str) -> Answer:
+        return Answer(name, workload, Source.ESTIMATED, 1e-3, None, [[], []], Candidate(f"s-{workload}"[:64], (0,)))
 
     def _propose(self, session: Session, message: ProposeRound) -> None:
         round_ = work.claim(session, Round, message.round_id, message.attempt, WORKER, 60)

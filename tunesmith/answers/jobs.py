@@ -254,7 +254,8 @@ class TaskBody(Answer):
     faster one, which is ``in_use``. An alternative's ``best_latency`` is null until a schedule beats its own default.
     ``reason``: why the task keeps its default schedule, where that is no choice: its design space cannot be opened, all
     its candidates fail, or their outputs cannot be checked.
-    ``answer``: the schedule that the task has without a measurement, in a job of 0 trials, or where time is too short.
+    ``answer``: the schedule that the task has without a measurement: in a job of 0 trials, before the first round in
+    one with a budget of seconds, and where time is too short.
     """
 
     id: int

@@ -17,6 +17,8 @@ from tunesmith.space.base import Floats, Ints
 from tunesmith.space.space import Space
 from tunesmith.types import Candidate, Measurement
 
+LEAST = 2
+"""Points that must have run for a batch not to be constructed. Of a single one nobody learns where to go on."""
 UNALIGNED = 0.125
 """Share of a first batch that is random, the rest being constructed from a prior."""
 FEW, FEW_DRAWN = 4, 2048
@@ -33,7 +35,7 @@ MAX_SUGGESTIONS = 64
 class PointSearcher(Searcher):
     """A searcher that picks rows of a candidate pool; subclasses say which.
 
-    Until something ran, and where there is a prior, the pick is not theirs: points are constructed from it.
+    Until ``LEAST`` points ran, and where there is a prior, the pick is not theirs: points are constructed from it.
 
     Args:
         space: where to search.
@@ -90,8 +92,8 @@ class PointSearcher(Searcher):
         return rows
 
     def _rows(self, pool: CandidatePool, n: int, informed: bool) -> Ints:
-        """Constructed points until something ran, where there is a prior; then what the subclass picks."""
-        if pool.prior is not None and not self._memory.tally.ran:
+        """Constructed points until ``LEAST`` ran, where there is a prior; then what the subclass picks."""
+        if pool.prior is not None and self._memory.tally.ran < LEAST:
             return self._constructed(pool, n, pool.prior)
         return self._pick(pool, n, informed)
 

@@ -46,9 +46,9 @@ class Tally:
             self.best[s] = np.sort(np.concatenate([self.best[s], found[sketch == s]]))[:SPACED]
 
     @property
-    def ran(self) -> bool:
-        """True once anything ran."""
-        return bool(np.isfinite(self.best).any())
+    def ran(self) -> int:
+        """How many of those counted in ``best`` ran."""
+        return int(np.isfinite(self.best).sum())
 
     def shares(self) -> Floats:
         """What each sketch should have of the next trials, float64 [sketches], of sum 1.

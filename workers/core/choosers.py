@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -87,12 +87,14 @@ def processes(model: str) -> Iterator[Answering]:
         yield lambda questions: shared_out(pool, questions)
 
 
+@contextmanager
 def beside_others(
-    questions: Sequence[Question], forms: NestForms, unit: Unit, lease: Path, check: Callable[[], None]
-) -> list[Answer]:
+    count: int, forms: NestForms, unit: Unit, lease: Path, check: Callable[[], None]
+) -> Iterator[Answering]:
     """Answer while kernels may be timed on this host: in processes where there are many questions, else on threads.
 
     Args:
+        count: questions at most that will be asked; processes for many begin at once.
         forms: what is known of nests of other workloads; processes have their own.
         unit: is entered for each small piece of work on a thread.
         lease: file of the host's lease, which processes take for each of theirs.
@@ -101,10 +103,12 @@ def beside_others(
     from workers.core.answering import on_threads
 
     size = min(PROCESSES, visible_cores())
-    if size < 2 or len(questions) <= FEW:
-        return on_threads(questions, forms, unit)
+    if size < 2 or count <= FEW:
+        yield lambda questions: on_threads(questions, forms, unit)
+        return
     with Pool(Actor(CHOOSER, (str(lease),)), size) as pool:
-        return shared_out(pool, questions, check)
+        pool.begin()
+        yield lambda questions: shared_out(pool, questions, check)
 
 
 def shared_out(pool: Pool, questions: Iterable[Question], check: Callable[[], None] = lambda: None) -> list[Answer]:

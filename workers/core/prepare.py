@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import structlog
 from sqlalchemy.orm import Session
@@ -18,7 +19,7 @@ from tunesmith.targets import Target, choose, parse_target
 from workers.core import precision
 from workers.core.context import Context
 from workers.core.leased import Lease, run_leased
-from workers.core.unmeasured import with_answers
+from workers.core.unmeasured import giving_answers
 from workers.tvm_backend import host
 from workers.tvm_backend.design_space import space
 from workers.tvm_backend.design_space.replay import together
@@ -50,12 +51,12 @@ def prepare_job(context: Context, message: PrepareJob) -> bool:
             lease.check()
             return plan(context, *each, target, job.space)
 
-        planned = together(prepared, tasks)
-        if not any(task.tunable for task in planned):
-            raise NothingToTune(_nothing(planned), tasks=len(planned))
-        if job.budget_trials == 0:
-            planned = with_answers(context, lease, target, planned, {row.hash: row for _, row in tasks})
-        context.write(lambda session: _store(session, lease, target, planned))
+        with giving_answers(context, lease, job, target, tasks) as give:
+            planned = together(prepared, tasks)
+            if not any(task.tunable for task in planned):
+                raise NothingToTune(_nothing(planned), tasks=len(planned))
+            answered = give(planned)
+        context.write(lambda session: _store(session, lease, target, answered))
 
     timeout = context.settings.ingest_timeout
     return run_leased(context, Job, message.job_id, message.attempt, timeout, work)
@@ -111,14 +112,14 @@ def _line(error: Exception) -> str:
     return f"{type(error).__name__}: {lines[-1][:500]}"
 
 
-def _nothing(planned: list[PlannedTask]) -> str:
+def _nothing(planned: Sequence[PlannedTask]) -> str:
     """Why there is nothing to tune."""
     text = "no task of the model has a decision to tune for this target"
     first = next((task.problem for task in planned if task.problem is not None), None)
     return text if first is None else f"{text}; {first['detail']}"
 
 
-def _store(session: Session, lease: Lease, target: Target, planned: list[PlannedTask]) -> None:
+def _store(session: Session, lease: Lease, target: Target, planned: Sequence[PlannedTask]) -> None:
     job = lease.hold(session)
     job_plan.store_target(session, target.hash, target.to_json(), target.device_class)
     job_plan.store_plan(session, job, target.hash, planned)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -27,13 +27,11 @@ from tunesmith.names import features_of
 from tunesmith.proposals import places_for_proposals
 from tunesmith.search.base import Searcher
 from tunesmith.search.registry import make_searcher
-from tunesmith.space import base as points
-from tunesmith.space.base import Floats
 from tunesmith.states import RoundState
 from tunesmith.types import Candidate, Measurement
 from workers.core import siblings
 from workers.core.context import Context
-from workers.core.features import BatchFeatures
+from workers.core.features import Expected, describe
 from workers.core.leased import Lease, run_leased
 from workers.core.scoring import Scorer
 from workers.core.subjects import cost_model_of, scorer_of, space_of
@@ -41,8 +39,6 @@ from workers.core.unmeasured import give_answer
 from workers.tvm_backend.design_space.space import TraceSpace
 from workers.tvm_backend.warm import warm
 
-Expected = tuple[float | None, ...] | None
-"""What a cost model says of each candidate of a batch; None without one."""
 SEEDS = 64
 """Earlier records of a workload that a fresh searcher learns."""
 CHAMPIONS = 3
@@ -62,6 +58,7 @@ class Knowledge:
         proposed: candidates that were proposed from outside, oldest first.
         overtaken: why others of these are refused after all, by proposal.
         calibration: calibration of the most recently calibrated device of the class.
+        undescribed: candidates of batches before the searcher's first one, by batch: their features are still to come.
     """
 
     new_records: Sequence[Measurement]
@@ -73,6 +70,7 @@ class Knowledge:
     overtaken: dict[int, str]
     model: TrainedModel | None
     calibration: dict[str, Any] | None
+    undescribed: Mapping[int, Sequence[Candidate]]
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class Proposal:
-    """A batch, and the searcher as it stands after proposing it; ``overtaken``: see :class:`Knowledge`."""
+    """A batch, and the searcher as it stands after proposing it; ``overtaken``: see :class:`Knowledge`.
+
+    Attributes:
+        described: blobs of features that earlier batches lacked, by batch.
+    """
 
     candidates: tuple[Candidate, ...]
     places: dict[int, int]
@@ -99,11 +101,12 @@ class Proposal:
     predictions: Expected
     deviations: Expected
     features_blob: str | None
-    searcher_state: dict[str, Any]
+    searcher_state: dict[str, Any] | None
     last_record_id: int
     exhausted: bool
     cost_model_id: str | None
     seconds: float
+    described: Mapping[int, str | None] = field(default_factory=dict)
 
 
 def propose_round(context: Context, message: ProposeRound) -> bool:
@@ -117,11 +120,33 @@ def propose_round(context: Context, message: ProposeRound) -> bool:
         if not subject.size:
             give_answer(context, lease, subject)
             return
-        proposal = propose(context, lease, subject, started)
+        proposal = _promised(subject, started) or propose(context, lease, subject, started)
         context.write(lambda session: _store(session, lease, subject, proposal))
 
     timeout = context.settings.work_timeout
     return run_leased(context, Round, message.round_id, message.attempt, timeout, work)
+
+
+def _promised(subject: RoundSubject, started: float) -> Proposal | None:
+    """The batch of a round that measures the schedule that its task was given, and nothing else; None for others.
+
+    It waits for neither space nor searcher: the next round of the task opens these.
+    """
+    if subject.answer is None or not subject.baseline or subject.size > 1:
+        return None
+    return Proposal(
+        candidates=(Candidate(None), subject.answer),
+        places={},
+        overtaken={},
+        predictions=None,
+        deviations=None,
+        features_blob=None,
+        searcher_state=None,
+        last_record_id=0,
+        exhausted=False,
+        cost_model_id=None,
+        seconds=time.perf_counter() - started,
+    )
 
 
 def propose(context: Context, lease: Lease, subject: RoundSubject, started: float) -> Proposal:
@@ -134,9 +159,9 @@ def propose(context: Context, lease: Lease, subject: RoundSubject, started: floa
     searcher.tell([*known.seeds, *known.new_records])
     scorer = scorer_of(context, lease, subject, space, known.model, known.calibration)
     asked = _ask(searcher, subject, known, scorer)
-    predictions, deviations, blob = _describe(
-        context, scorer, asked.candidates, features_of(subject.options.cost_model)
-    )
+    version = features_of(subject.options.cost_model)
+    predictions, deviations, blob = describe(context, scorer, asked.candidates, version)
+    described = {id_: describe(context, scorer, batch, version)[2] for id_, batch in known.undescribed.items()}
     return Proposal(
         candidates=asked.candidates,
         places=asked.places,
@@ -149,6 +174,7 @@ def propose(context: Context, lease: Lease, subject: RoundSubject, started: floa
         exhausted=asked.exhausted,
         cost_model_id=known.model.id if known.model else None,
         seconds=time.perf_counter() - started,
+        described=described,
     )
 
 
@@ -169,6 +195,7 @@ def _load(session: Session, subject: RoundSubject, space: TraceSpace, last_recor
         overtaken=overtaken,
         model=cost_model_of(session, subject),
         calibration=devices.calibration(session, subject.device_class),
+        undescribed=tasks.undescribed(session, subject.task_id) if subject.searcher_state is None else {},
     )
 
 
@@ -203,14 +230,14 @@ def _ask(searcher: Searcher, subject: RoundSubject, known: Knowledge, scorer: Sc
     """The batch: default schedule, seeds that are measured again, what was proposed from outside, the searcher's."""
     first = [Candidate(None)] if subject.baseline else []
     # Every batch measures its task's champion anyway.
-    seed_repeats = _fastest(known.seeds, subject.size) if subject.baseline and not subject.has_champion else []
+    seed_repeats = _given(subject, known) if subject.baseline and not subject.has_champion else []
     wanted = subject.size - len(seed_repeats)
     outside = [each for each in known.proposed if each.candidate not in seed_repeats]
     taken = outside[: places_for_proposals(subject.options.proposal_share, wanted)]
     left = wanted - len(taken)
     collecting = subject.collecting
     score = scorer if collecting is None else restricted(scorer.space.space, scorer, collecting)
-    pending = known.pending.union(each.candidate for each in known.proposed)
+    pending = known.pending.union(seed_repeats, (each.candidate for each in known.proposed))
     asked = searcher.ask(left, pending, score, scorer.guide) if left else []
     if len(asked) < left:  # nobody else needs the places
         taken = outside[: wanted - len(asked)]
@@ -244,35 +271,17 @@ def _seeds(session: Session, subject: RoundSubject, space: TraceSpace) -> list[M
     return [m for m, mine in zip(found, known, strict=True) if mine]
 
 
+def _given(subject: RoundSubject, known: Knowledge) -> list[Candidate]:
+    """What a task without a champion measures first: what was fastest elsewhere, else its schedule from before."""
+    if known.seeds or subject.answer is None:
+        return _fastest(known.seeds, subject.size)
+    return [subject.answer]
+
+
 def _fastest(seeds: Sequence[Measurement], size: int) -> list[Candidate]:
     """The fastest distinct candidates among the seeds, at most a quarter of the batch but one at least."""
     most = min(CHAMPIONS, max(1, size // 4), size)
     return list(dict.fromkeys(m.candidate for m in seeds))[:most]
-
-
-def _describe(
-    context: Context, scorer: Scorer, candidates: Sequence[Candidate], version: str
-) -> tuple[Expected, Expected, str | None]:
-    """Scores and their deviations by index (None without one), and the blob of the candidates' features, which are of
-    ``version``."""
-    index = np.array([i for i, c in enumerate(candidates) if c.sketch is not None], dtype=np.int64)
-    if not len(index):
-        return None, None, None
-    batch: points.PointBatch = scorer.space.space.batch([candidates[i] for i in index])
-    features, valid = scorer.features(batch)
-    if features is None:
-        return None, None, None
-    index = index[valid]
-    blob = BatchFeatures(features, index, version).save(context.blobs)
-    if scorer.model is None:
-        return None, None, blob
-    mean, deviation = scorer.model.predict(features)
-
-    def by_index(values: Floats) -> tuple[float | None, ...]:
-        found = {i: value for i, value in zip(index.tolist(), values.tolist(), strict=True) if value == value}
-        return tuple(found.get(i) for i in range(len(candidates)))
-
-    return by_index(mean), by_index(deviation), blob
 
 
 def _store(session: Session, lease: Lease, subject: RoundSubject, proposal: Proposal) -> None:
@@ -285,6 +294,8 @@ def _store(session: Session, lease: Lease, subject: RoundSubject, proposal: Prop
         "best_before": task.best_seconds,
         "metrics": {"propose_seconds": round(proposal.seconds, 4)},
     }
+    for batch_id, blob in proposal.described.items():
+        rounds.keep_features(session, batch_id, blob)
     refuse(session, proposal.overtaken)
     about = {"number": round_.number, "task": task.id, "name": task.name}
     if not proposal.candidates:

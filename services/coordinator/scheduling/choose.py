@@ -62,7 +62,9 @@ def dominated(job: JobSnapshot) -> set[int]:
 
 def _behind_alternatives(job: JobSnapshot) -> set[int | None]:
     """Direct tasks that let their alternatives go first: these are offered where they do less work, and mostly win."""
-    return {task.alternative_of for task in job.alternatives if task.tunable and not task.exhausted and task.fresh}
+    promised = {task.id for task in job.tasks if task.promised}
+    fresh = {task.alternative_of for task in job.alternatives if task.tunable and not task.exhausted and task.fresh}
+    return fresh - promised
 
 
 def _dominated(slow: TaskSnapshot, fast: TaskSnapshot) -> bool:
@@ -119,7 +121,9 @@ def _next_tuned(
         if _open(task, lost) and not task.proposing and task.in_flight < most and task.id not in waiting
     ]
     free = [task for task in free if not task.answering]
-    if any(task.fresh and not task.answered for task in free):  # those have no schedule at all
+    if any(task.fresh and task.promised for task in free):  # the whole model is soon measured once
+        free = [task for task in free if not task.fresh or task.promised]
+    elif any(task.fresh and not task.answered for task in free):  # those have no schedule at all
         free = [task for task in free if not (task.fresh and task.answered)]
     searched = {task.id for task in free if _searched(task, lost)}
     allocator = make_allocator(job.options.allocator, job.options.seed)
@@ -132,7 +136,7 @@ def _next_tuned(
     unseen = sum(1 for other in job.tasks if other.tunable and other.fresh) if task.fresh else 0
     tuned = any(other.alternative_of == task.id and other.best is not None for other in job.alternatives)
     second = len(task.history) + task.in_flight == 1
-    size = round_size(job, NextRound(task.fresh, second, unseen, tuned, allocator.small_first_rounds))
+    size = round_size(job, NextRound(task.fresh, second, unseen, tuned, allocator.small_first_rounds, task.promised))
     return _opened(job, choice, size, baseline=task.rounds == 0) if size > 0 else None
 
 

@@ -117,7 +117,8 @@ def _task(row: scheduling.TaskRow, job: Job, history: History, ids: Mapping[str,
         in_flight=total.in_flight,
         proposing=total.proposing > 0,
         rounds=total.opened - total.answers,
-        answered=total.answers > total.answering,
+        promised=row.has_answer and not total.answers,
+        answered=row.has_answer or total.answers > total.answering,
         answering=total.answering > 0,
         proposed=row.proposed,
         alternative_of=None if direct is None else ids.get(direct),
@@ -127,7 +128,7 @@ def _task(row: scheduling.TaskRow, job: Job, history: History, ids: Mapping[str,
 
 def _training(tasks: list[scheduling.TaskRow], versions: list[tuple[WorkState, int]]) -> TrainingSnapshot:
     return TrainingSnapshot(
-        records=sum(row.trials - row.failures for row in tasks),
+        records=sum(row.trials - row.failures for row in tasks if row.searched),  # those have features
         trained_on=max((seen for state, seen in versions if state is WorkState.DONE), default=0),
         under_way=any(state in OPEN_WORK for state, _ in versions),
         failures=sum(state is WorkState.FAILED for state, _ in versions),

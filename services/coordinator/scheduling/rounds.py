@@ -11,6 +11,8 @@ from tunesmith.names import NO_COST_MODEL
 FIRST_CANDIDATES = 3
 """A task's first round where the allocator wants it small, trials are not few and other tasks wait for theirs. Those
 still run their default schedules, and what is constructed first is mostly near the best."""
+PROMISED_CANDIDATES = 1
+"""The same of a task that was given a schedule when the job was prepared: that one, chosen by all that is known."""
 ONLY_FIRST_CANDIDATES = 8
 """The same where no other task waits: enough for a first cost model."""
 BEHIND_ALTERNATIVE_CANDIDATES = 2
@@ -36,6 +38,7 @@ class NextRound:
         unseen: tasks that had none, this one included: first rounds leave something for them.
         alternative_tuned: whether a program for the same place of the model is tuned already.
         small_first: whether the allocator wants first rounds small.
+        promised: whether the task was given a schedule when the job was prepared.
     """
 
     first: bool = False
@@ -43,6 +46,7 @@ class NextRound:
     unseen: int = 0
     alternative_tuned: bool = False
     small_first: bool = True
+    promised: bool = False
 
 
 def round_size(job: JobSnapshot, coming: NextRound) -> int:
@@ -96,6 +100,8 @@ def _first(job: JobSnapshot, coming: NextRound) -> int:
     if not trial_limited(job):
         if coming.alternative_tuned:
             size = BEHIND_ALTERNATIVE_CANDIDATES
+        elif coming.promised and coming.small_first:
+            return PROMISED_CANDIDATES
         elif coming.small_first:
             size = FIRST_CANDIDATES if coming.unseen > 1 else ONLY_FIRST_CANDIDATES
     expected = budget.expected_trials(job)

@@ -32,6 +32,7 @@ class TaskSnapshot:
         in_flight: rounds under way, proposals included.
         proposing: True while one of them is being proposed.
         rounds: rounds ever opened.
+        promised: True where its first round measures the schedule that it was given when the job was prepared.
         answered: True once it was given a schedule without a measurement, or there is none to give.
         answering: True while that is under way.
         proposed: valid candidates that were proposed from outside and are in no batch.
@@ -58,6 +59,7 @@ class TaskSnapshot:
     in_flight: int = 0
     proposing: bool = False
     rounds: int = 0
+    promised: bool = False
     answered: bool = False
     answering: bool = False
     proposed: int = 0
@@ -118,7 +120,7 @@ def learning_curve(history: tuple[float, ...], known: float | None, best: float 
 
 @dataclass(frozen=True)
 class TrainingSnapshot:
-    """What the training rule needs: valid records of the job, and what the newest cost model saw."""
+    """What the training rule needs: valid records of the job with features, and what the newest cost model saw."""
 
     records: int = 0
     trained_on: int = 0
@@ -192,7 +194,11 @@ class JobSnapshot:
         is the direct one."""
         if self.collecting is not None or self.budget_seconds is None or not self.on_cpu:
             return ()
-        replaced = {task.alternative_of for task in self.alternatives if task.best is not None or task.in_flight}
+        replaced = {
+            task.alternative_of
+            for task in self.alternatives
+            if task.best is not None or task.in_flight or task.answered
+        }
         return tuple(
             task
             for task in self.tasks

@@ -74,12 +74,14 @@ def test_many_tasks_of_a_job_are_answered_in_processes_that_share_the_hosts_leas
 
     lease = tmp_path / "host.lease"
     about = (NestForms(), unit, lease, lambda: None)
-    on_threads = beside_others(questions, *about)
+    with beside_others(len(questions), *about) as answers:
+        on_threads = answers(questions)
     assert units
     assert not lease.exists()
     units.clear()
     monkeypatch.setattr(choosers, "FEW", 2)
-    assert beside_others(questions, *about) == on_threads == here(questions)
+    with beside_others(len(questions), *about) as answers:
+        assert answers(questions) == on_threads == here(questions)
     assert not units, "no thread of this process did it"
     assert lease.exists()
 
@@ -94,8 +96,10 @@ def test_who_lost_interest_does_not_wait(
     def check() -> None:
         raise LeaseLost
 
-    with HostLease(tmp_path / "host.lease").exclusive(), pytest.raises(LeaseLost):
-        beside_others(questions, NestForms(), nullcontext, tmp_path / "host.lease", check)
+    about = (NestForms(), nullcontext, tmp_path / "host.lease", check)
+    with HostLease(tmp_path / "host.lease").exclusive(), beside_others(len(questions), *about) as answers:
+        with pytest.raises(LeaseLost):
+            answers(questions)
 
 
 def test_a_compiler_that_ends_its_process_costs_no_answer(questions: list[Question]) -> None:

@@ -333,14 +333,14 @@ def test_a_round_cancelled_while_it_is_proposed_changes_nothing(
     context = sqlite_context
     core_flow.import_and_prepare(context)
     round_id = core_flow.open_round(context)
-    real = propose._describe
+    real = propose.describe
 
     def cancel_meanwhile(*args):
         with context.sessions.begin() as session:
             record.transition(session, session.get_one(Round, round_id), RoundState.CANCELLED)
         return real(*args)
 
-    monkeypatch.setattr(propose, "_describe", cancel_meanwhile)
+    monkeypatch.setattr(propose, "describe", cancel_meanwhile)
     assert propose.propose_round(context, ProposeRound(round_id=round_id, attempt=1))
     assert row(context, Round).state is RoundState.CANCELLED
     assert row(context, JobTask).searcher_state is None

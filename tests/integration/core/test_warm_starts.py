@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import core_flow
 import pytest
 import sqlalchemy as sa
+from sqlalchemy.orm import Session
 
-from db.models import Event, JobTask, Model, Record, WorkloadRow
-from db.queries import by_key, models, records, work_parts
+from db.models import Batch, Event, Job, JobTask, Model, Record, WorkloadRow
+from db.queries import by_key, models, records, scheduling, work_parts
 from db.queries.relatives import Likeness
 from tunesmith.dataset.collecting import Collecting
 from tunesmith.dataset.shards import in_shard
 from tunesmith.messages import IngestModel
+from tunesmith.targets import Target
 from tunesmith.types import Candidate
 from workers.core import answering, ingest
 from workers.core.context import Context
+from workers.core.features import BatchFeatures
 from workers.core.siblings import suggestions
+from workers.core.unmeasured import begins_with_answers
 from workers.tvm_backend.design_space import unmeasured
 
 pytestmark = pytest.mark.parallel
@@ -148,3 +153,65 @@ def test_a_job_without_trials_answers_by_the_static_model_or_a_relative_unless_a
     assert (rescaled["source"], rescaled["relative"]) == ("rescaled", tasks["measured"].workload_hash)
     assert rescaled["seconds"] == pytest.approx(fastest * 128 * 64 * 96 / 64**3)
     assert (tasks["measured"].answer, tasks["measured"].known_seconds) == (None, fastest)
+
+
+def test_a_timed_job_measures_first_what_it_was_given_when_it_was_prepared(context: Context) -> None:
+    core_flow.import_and_prepare(context, budget_trials=None, budget_seconds=600.0)
+    with context.readers() as session:
+        answer = session.scalars(sa.select(JobTask)).one().answer
+        assert answer is not None
+        assert _planned(session) == (True, False)
+    first = core_flow.propose(context, size=1)
+    assert first.candidates == [[None, []], answer["candidate"]]
+    assert not context.spaces, "neither space nor searcher is opened for it"
+    core_flow.report(context, first)
+    with context.readers() as session:
+        assert session.scalars(sa.select(JobTask)).one().answer is None
+        assert _planned(session) == (False, False)
+        assert session.get_one(Batch, first.id).features_blob is None
+        assert records.count_valid(session, "j1") == 0
+    second = core_flow.propose(context, size=3)
+    assert answer["candidate"] not in second.candidates
+    assert len(second.candidates) == 3
+    with context.readers() as session:
+        assert _planned(session) == (False, True)
+        for batch, described in ((first, [1]), (second, [0, 1, 2])):
+            blob = session.get_one(Batch, batch.id).features_blob
+            assert blob is not None
+            assert BatchFeatures.load(context.blobs, blob).index.tolist() == described
+        assert records.count_valid(session, "j1") == 1
+
+
+def test_larger_first_rounds_begin_with_it(context: Context) -> None:
+    core_flow.import_and_prepare(context, budget_trials=None, budget_seconds=600.0)
+    with context.readers() as session:
+        answer = session.scalars(sa.select(JobTask)).one().answer
+    assert answer is not None
+    batch = core_flow.propose(context, size=16)
+    assert batch.candidates[:2] == [[None, []], answer["candidate"]]
+    assert len({str(each) for each in batch.candidates}) == 17
+
+
+@pytest.mark.parametrize(
+    ("changed", "tasks", "kind", "begins"),
+    [
+        ({}, 30, "llvm", True),
+        ({}, 300, "llvm", False),
+        ({}, 3, "cuda", False),
+        ({"warm_start": False}, 3, "llvm", False),
+        ({"budget_seconds": None, "budget_trials": 100}, 3, "llvm", False),
+        ({"budget_seconds": None, "budget_trials": 0, "warm_start": False}, 300, "cuda", True),
+        ({"per_task": 8, "search": "uniform"}, 3, "llvm", False),
+    ],
+)
+def test_which_jobs_begin_with_schedules_of_all_tasks(
+    changed: dict[str, Any], tasks: int, kind: str, begins: bool
+) -> None:
+    job = Job(**{"budget_seconds": 120.0, "warm_start": True, **changed})
+    assert begins_with_answers(job, Target({"kind": kind}), tasks) == begins
+
+
+def _planned(session: Session) -> tuple[bool, bool]:
+    """Whether the planner is told of a schedule without a measurement, and of what its searcher proposed."""
+    (row,) = scheduling.tasks(session, ["j1"])
+    return row.has_answer, row.searched

@@ -86,6 +86,9 @@ def test_a_batch_in_pieces(sessions: Sessions, batch_id: int) -> None:
             "round_finished",
         ]
         assert [row[:2] for row in failures.by_class(session, "j1")] == [("crash", 1)]
+        assert records.count_valid(session, "j1") == 0, "none of them has features"
+        batch.features_blob = "f" * 64
+        session.flush()
         assert records.count_valid(session, "j1") == 2
 
 

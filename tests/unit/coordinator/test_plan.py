@@ -10,6 +10,7 @@ from services.coordinator.scheduling import actions as act
 from services.coordinator.scheduling.answers import ROUNDS_AT_ONCE
 from services.coordinator.scheduling.budget import REFERENCE_SECONDS, evaluation_reserve
 from services.coordinator.scheduling.plan import plan
+from services.coordinator.scheduling.rounds import PROMISED_CANDIDATES
 from services.coordinator.scheduling.share import Limits
 from services.coordinator.scheduling.snapshot import JobSnapshot, Snapshot, TrainingSnapshot
 from tunesmith.states import JobState, ModelState, WorkState
@@ -117,6 +118,20 @@ def test_an_unmeasured_task_is_measured_once_no_other_lacks_a_schedule() -> None
     both = replace(job(budget_trials=None, budget_seconds=600.0), device_class=LLVM, tasks=(one, other))
     assert plans(both)[0].task == 2
     assert [r.task for r in plans(replace(both, tasks=(one,)))] == [1]
+
+
+def test_schedules_that_a_job_began_with_are_measured_first_and_alone() -> None:
+    """Whatever else there is to try for the first time comes after them."""
+    given = {"promised": True, "answered": True}
+    tasks = (task(1), task(2, **given), task(3, alternative_of=2), task(4, alternative_of=1, **given), task(5, **given))
+    timed = replace(job(budget_trials=None, budget_seconds=600.0, allocator="bandit"), tasks=tasks)
+    rounds = opened(plan(snap(timed), Limits(ahead=4)))
+    assert {(r.task, r.size, r.baseline) for r in rounds[:3]} == {(key, PROMISED_CANDIDATES, True) for key in (2, 4, 5)}
+    assert sorted(r.task for r in rounds[3:]) == [1, 3]
+    assert all(r.size > PROMISED_CANDIDATES for r in rounds[3:])
+    assert timed.unanswered == (), "the pair of 1 and 4 has a schedule"
+    others = replace(timed, options=timed.options.model_copy(update={"allocator": "gradient"}))
+    assert all(r.size > PROMISED_CANDIDATES for r in opened(plan(snap(others)))), "its rounds are of one size"
 
 
 def test_an_alternative_has_its_first_round_before_its_direct_task() -> None:

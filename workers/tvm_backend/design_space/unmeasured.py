@@ -101,7 +101,7 @@ def choose(
         source = Source.RESCALED if made.workload else Source.ESTIMATED
         if at is None and source is Source.ESTIMATED:
             forms.choose(names, [body.hash for body in bodies].index(str(made.candidate.sketch)))
-        return Answer(*task, source, made.seconds, made.workload or None, trace)
+        return Answer(*task, source, made.seconds, made.workload or None, trace, made.candidate)
     return Answer(*task, Source.DEFAULT)
 
 
