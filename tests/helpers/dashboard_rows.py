@@ -228,7 +228,7 @@ def _tuned(session: Session, job: Job, rounds: int, seed: int) -> None:
 def _round(
     session: Session, job: Job, task: JobTask, number: int, rng: random.Random, began: dt.datetime, rounds: int
 ) -> None:
-    baseline = task.untuned_seconds is None
+    baseline, task.searcher_state = task.untuned_seconds is None, {}
     round_ = Round(
         job_id=job.id,
         job_task_id=task.id,
