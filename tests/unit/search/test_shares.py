@@ -200,17 +200,11 @@ def test_what_was_constructed_and_not_proposed_is_proposed_next() -> None:
 @pytest.mark.parametrize("ran", [0, 1, 2])
 def test_a_batch_is_constructed_until_there_is_more_than_one_to_go_on_from(ran: int) -> None:
     task = SyntheticTask(matmul_space(), seed=2)
-    asked: list[int] = []
-
-    def prior(batch: PointBatch) -> Floats:
-        asked.append(len(batch))
-        return task.latency(task.resolve(batch)[0])
-
     searcher = GeneticSearcher(task.space, seed=0)
     known = task.space.candidates(task.space.sample(np.random.default_rng(0), 3))
     failed = [Measurement(candidate, failure=FailureKind.CRASH) for candidate in known[ran:]]
     searcher.tell([*(Measurement(candidate, (1.0,)) for candidate in known[:ran]), *failed])
-    proposed = searcher.ask(3, prior=prior)
+    proposed = searcher.ask(3, prior=lambda batch: task.latency(task.resolve(batch)[0]))
     best = task.latency(task.space.batch(proposed)).min()
     assert (best < 1.5 * task.best_latency) == (ran < 2)
     assert not set(proposed) & set(known)
