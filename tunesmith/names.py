@@ -55,7 +55,7 @@ MEASURING: Final = "measuring"
 
 FEATURES: Final = "tvm.per_store+static/1"
 """What most cost models see, and its version: TVM's features of each store, and the static model's promise."""
-DECISIONS: Final = "decisions/7"
+DECISIONS: Final = "decisions/8"
 """What the ranker sees, and its version: see ``tunesmith.analysis.rows``."""
 
 

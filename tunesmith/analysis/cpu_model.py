@@ -119,6 +119,15 @@ class CpuModel:
         ZEN5,
         "Time that each buffer of one thread adds to a task, whose memory is taken and given back.",
     )
+    seam_seconds: float = _figure(
+        8e-8,
+        "seconds",
+        "0.04 µs between cores that are near, 0.15 between far ones, Zen 5",
+        "Time that a piece of a result costs a core when another one writes what follows it.",
+    )
+    seam_bytes: int = _figure(
+        1536, "bytes", ZEN5, "How far beyond the end of a piece a core fetches lines, which another one writes."
+    )
     cache_share: float = _figure(0.75, "of a cache", RECORDINGS, "Part that one working set can have.")
     exposed_share: float = _figure(
         0.35, "of a time", RECORDINGS, "Part of the shorter times that the longest does not hide."

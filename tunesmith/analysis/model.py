@@ -16,6 +16,7 @@ from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.kernel import Kernel, kernel
 from tunesmith.analysis.nest import Nest
 from tunesmith.analysis.running import Running, running
+from tunesmith.analysis.seams import seams
 from tunesmith.analysis.shape import Shape, values_of
 from tunesmith.space.base import Bools, Floats, Ints
 from tunesmith.space.knobs import Knob
@@ -30,6 +31,7 @@ class Part:
         compute: seconds of its arithmetic.
         transfers: seconds for each cache level that does not hold everything, innermost first.
         forks: seconds in which its parallel loops start, and find out where each task is.
+        seams: seconds in which cores wait for lines that others write.
     """
 
     shape: Shape
@@ -39,15 +41,16 @@ class Part:
     compute: Floats
     transfers: tuple[Floats, ...]
     forks: Floats
+    seams: Floats
     exposed: float
 
     @functools.cached_property
     def seconds(self) -> Floats:
-        """The longest of the times, part of the others, and the starts."""
+        """The longest of the times, part of the others, the starts and the seams."""
         times = (self.compute, *self.transfers)
         longest = np.maximum.reduce(times)
         rest: Floats = sum(times, -longest)
-        return np.asarray(longest + self.exposed * rest + self.forks)
+        return np.asarray(longest + self.exposed * rest + self.forks + self.seams)
 
 
 class Costs:
@@ -140,7 +143,8 @@ class Costs:
             transfers.append((moved - there) / rate)
         compute = inner.times * inner.cycles / cpu.clock / speedup
         forks = self._forks(shape, run, started, tasks / speedup)
-        return Part(shape, run, inner, tasks, compute, tuple(transfers), forks, cpu.exposed_share)
+        between = cpu.seam_seconds * seams(shape, run, cpu)
+        return Part(shape, run, inner, tasks, compute, tuple(transfers), forks, between, cpu.exposed_share)
 
     def _forks(self, shape: Shape, run: Running, started: set[int], tasks: Floats) -> Floats:
         """Starts of the block's parallel loop and of its ``tasks`` a core, unless an earlier block had it."""

@@ -83,14 +83,14 @@ COLUMNS = (
     *(f"category.{at}" for at in range(CATEGORIES)),
     *(f"place.{at}" for at in range(PLACES)),
     *(f"loop.{at}" for at in range(LOOPS)),
-    *(f"parallel.{name}" for name in ("tasks", "uneven", "grain", "starts")),
+    *(f"parallel.{name}" for name in ("tasks", "uneven", "grain", "starts", "seams")),
     *(f"vector.{name}" for name in ("length", "filled", "compiled", "memory")),
     *(f"kernel.{name}" for name in ("times", "operations", "accumulators", "needed", "loads", "stores", "code")),
     *(f"kernel.{name}" for name in ("cycles", "bytes", "unrolled")),
     "task.bytes",
     *(f"cache{level}.{name}" for level in range(LEVELS) for name in ("task", "moved", "per_operation")),
     STATIC,
-    *(f"static.{name}" for name in ("main", "compute", "forks", "feasible", "handicap")),
+    *(f"static.{name}" for name in ("main", "compute", "forks", "seams", "feasible", "handicap")),
     *(f"static.transfer{level}" for level in range(LEVELS)),
 )
 PLACE = {name: at for at, name in enumerate(COLUMNS)}
@@ -259,6 +259,7 @@ def _loops(part: Part, cpu: CpuModel) -> Columns:
     yield "parallel.uneven", np.ceil(part.tasks / cpu.cores) * cpu.cores / part.tasks
     yield "parallel.grain", _log(shape.iterations / part.tasks)
     yield "parallel.starts", _log1(part.forks / cpu.fork_seconds)
+    yield "parallel.seams", _log1(part.seams / cpu.seam_seconds)
     yield "vector.length", _log(length)
     yield "vector.filled", length / (np.ceil(length / lanes) * lanes)
     yield "vector.compiled", run.compiled
@@ -308,5 +309,6 @@ def _static(costs: Costs, part: Part, handicap: float) -> Columns:
     yield "static.main", part.seconds / seconds
     yield "static.compute", part.compute / seconds
     yield "static.forks", sum((each.forks for each in costs.parts), np.zeros(costs.n)) / seconds
+    yield "static.seams", sum((each.seams for each in costs.parts), np.zeros(costs.n)) / seconds
     for level in range(LEVELS):
         yield f"static.transfer{level}", part.transfers[level] / seconds if level < len(part.transfers) else 0.0

@@ -65,10 +65,12 @@ class Footprint:
     Attributes:
         elements: distinct ones.
         bytes: bytes of the cache lines that hold them.
+        pieces: how many parts of the buffer without a gap they make up.
     """
 
     elements: Floats
     bytes: Floats
+    pieces: Floats
 
 
 class Shape:
@@ -119,10 +121,10 @@ class Shape:
         """
         out, counted = np.ones((len(self.block.axes), self.n)), np.where(inside, self.extents, 1.0)
         for at in reversed(np.flatnonzero((counted > 1.0).any(axis=1)).tolist()):
-            self._cover(out, at, counted[at])
+            self.cover(out, at, counted[at])
         return out
 
-    def _cover(self, ranges: Floats, at: int, steps: Floats) -> None:
+    def cover(self, ranges: Floats, at: int, steps: Floats) -> None:
         """Add what some steps of a loop cover to what the loops inside of it do.
 
         One of fused axes goes through the innermost of them first, and then moves the next one.
@@ -143,7 +145,7 @@ class Shape:
         for at in reversed(range(len(loops))):
             out[at] = out[at + 1]
             if at in moves:
-                self._cover(out[at], at, self.extents[at])
+                self.cover(out[at], at, self.extents[at])
         return out
 
     def footprint(self, access: Access, ranges: Floats) -> Footprint:
@@ -163,7 +165,7 @@ class Shape:
             outer = np.where(whole, outer, outer * count)
             whole = whole & (distance >= size)
         lines = np.ceil(run * buffer.element_bytes / self._line)
-        return Footprint(elements, outer * lines * self._line)
+        return Footprint(elements, outer * lines * self._line, outer)
 
     def elements(self, access: Access, ranges: Floats) -> Floats:
         """Those of :meth:`footprint`."""
