@@ -27,6 +27,7 @@ BENCHMARKS = {
     "pretrained": "Tune operators for a few trials with the shipped models and without them.",
     "chains": "Compare products in bf16 and int8 with their instruction's peak and with other runtimes.",
     "accuracy": "Count what trained networks read, by precision.",
+    "seams": "Measure what it costs cores that others write next to them.",
     "peak": "Measure this machine's limits: arithmetic and memory bandwidth.",
     "replay": "Compare searchers, forecasts and cost models on recorded data, without hardware.",
     "allocation": "Compare allocators on recorded learning curves of whole models, without hardware.",

@@ -80,6 +80,7 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "bench search": ("tunesmith bench search --quick",),
     "bench models": ("tunesmith bench models --quick",),
     "bench pretrained": ("tunesmith bench pretrained --seeds 1 --operator gemm:128x768x3072",),
+    "bench seams": ("tunesmith bench seams --seconds 60",),
     "bench starts": ("tunesmith bench starts --model squeezenet --seeds 1",),
     "bench answers": ("tunesmith bench answers --count 14 --trials 32",),
     "bench guides": ("tunesmith bench guides --count 28 --seed 53",),

@@ -39,7 +39,7 @@ def column(name: str) -> np.ndarray:
 
 def test_other_columns_need_another_version() -> None:
     digest = hashlib.sha256(" ".join(COLUMNS).encode()).hexdigest()[:16]
-    assert {VERSION: digest} == {"decisions/7": "7ec8d99ba793a821"}
+    assert {VERSION: digest} == {"decisions/8": "84fba0ad0067e50f"}
 
 
 def test_rows_do_not_depend_on_the_company() -> None:

@@ -371,7 +371,7 @@ def test_cost_models_are_listed_shown_and_trained(run, server):
         "target": "t1",
         "number": 1,
         "state": "done",
-        "features": "decisions/7",
+        "features": "decisions/8",
         "precision": "float32",
         "trained_on": 300,
         "trained_through": 412,
@@ -385,5 +385,5 @@ def test_cost_models_are_listed_shown_and_trained(run, server):
     assert "ranker" in run("costmodels", "list")[1]
     assert run("costmodels", "list", "--json")[1][0]["items"][0]["id"] == "c1"
     shown = run("costmodels", "show", "c1")[1]
-    assert all(text in shown for text in ("record 412", "decisions/7", "0.25", "ranker: top-1 0.900"))
+    assert all(text in shown for text in ("record 412", "decisions/8", "0.25", "ranker: top-1 0.900"))
     assert "costmodels show c1" in run("costmodels", "train", "--target", "t1")[1]

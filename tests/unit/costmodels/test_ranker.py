@@ -95,12 +95,12 @@ def test_programs_without_an_estimate_are_left_out_and_stay_unknown() -> None:
     ("old", "new", "reason"),
     [
         ('"weight": ', '"weight": 1', "its checksum is another one"),
-        ('"rows": "decisions/7"', '"rows": "decisions/0"', "for rows decisions/0"),
+        ('"rows": "decisions/8"', '"rows": "decisions/0"', "for rows decisions/0"),
         ('"seed"', '"sown"', "its checksum is another one"),
     ],
 )
 def test_changed_artefacts_are_refused(old: str, new: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=f"not a saved ranker of format 1 for rows decisions/7: .*{reason}"):
+    with pytest.raises(ValueError, match=f"not a saved ranker of format 1 for rows decisions/8: .*{reason}"):
         RankerModel.load(FITTED.save().replace(old.encode(), new.encode(), 1))
 
 

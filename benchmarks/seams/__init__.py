@@ -1,0 +1,1 @@
+"""What it costs a core that others write next to it."""
