@@ -128,6 +128,12 @@ class CpuModel:
     seam_bytes: int = _figure(
         1536, "bytes", ZEN5, "How far beyond the end of a piece a core fetches lines, which another one writes."
     )
+    core_bandwidth: float = _figure(
+        9e9,
+        "bytes/s",
+        "28e9 between cores that are near, about 3e9 between far ones, Zen 5",
+        "Rate at which a core reads what another one has just written.",
+    )
     cache_share: float = _figure(0.75, "of a cache", RECORDINGS, "Part that one working set can have.")
     exposed_share: float = _figure(
         0.35, "of a time", RECORDINGS, "Part of the shorter times that the longest does not hide."

@@ -16,7 +16,7 @@ from tunesmith.analysis.cpu_model import CpuModel
 from tunesmith.analysis.kernel import Kernel, kernel
 from tunesmith.analysis.nest import Nest
 from tunesmith.analysis.running import Running, running
-from tunesmith.analysis.seams import seams
+from tunesmith.analysis.seams import CoreShare
 from tunesmith.analysis.shape import Shape, values_of
 from tunesmith.space.base import Bools, Floats, Ints
 from tunesmith.space.knobs import Knob
@@ -78,8 +78,8 @@ class Costs:
     @functools.cached_property
     def parts(self) -> list[Part]:
         """What each block costs, in the order of the nest."""
-        started: set[int] = set()
-        return [self._part(shape, run, started) for shape, run in self._blocks]
+        started, shares = set[int](), list[CoreShare]()
+        return [self._part(shape, run, started, shares) for shape, run in self._blocks]
 
     def feasible(self) -> Bools:
         """False for what need not be built: code that takes compilers long, accumulators far beyond the registers."""
@@ -126,7 +126,7 @@ class Costs:
         touched = self._own if of_one_core else np.full(self.n, self.resident)
         return np.minimum(room / np.maximum(touched, 1.0), 1.0)
 
-    def _part(self, shape: Shape, run: Running, started: set[int]) -> Part:
+    def _part(self, shape: Shape, run: Running, started: set[int], shares: list[CoreShare]) -> Part:
         cpu = self.cpu
         inner = kernel(shape, run, cpu)
         tasks = np.where(run.parallel, shape.extents, 1.0).prod(axis=0)
@@ -143,7 +143,9 @@ class Costs:
             transfers.append((moved - there) / rate)
         compute = inner.times * inner.cycles / cpu.clock / speedup
         forks = self._forks(shape, run, started, tasks / speedup)
-        between = cpu.seam_seconds * seams(shape, run, cpu)
+        mine = CoreShare(shape, run, cpu)
+        between = cpu.seam_seconds * mine.seams() + mine.received(shares) / cpu.core_bandwidth
+        shares.append(mine)
         return Part(shape, run, inner, tasks, compute, tuple(transfers), forks, between, cpu.exposed_share)
 
     def _forks(self, shape: Shape, run: Running, started: set[int], tasks: Floats) -> Floats:

@@ -119,12 +119,20 @@ class Shape:
         Args:
             inside: bool [loops, n], the loops.
         """
-        out, counted = np.ones((len(self.block.axes), self.n)), np.where(inside, self.extents, 1.0)
-        for at in reversed(np.flatnonzero((counted > 1.0).any(axis=1)).tolist()):
-            self.cover(out, at, counted[at])
+        return self.covered(np.where(inside, self.extents, 1.0))
+
+    def covered(self, steps: Floats) -> Floats:
+        """How many places of each axis some steps of the loops cover, float64 [axes, n].
+
+        Args:
+            steps: float64 [loops, n], of each loop.
+        """
+        out = np.ones((len(self.block.axes), self.n))
+        for at in reversed(np.flatnonzero((steps > 1.0).any(axis=1)).tolist()):
+            self._cover(out, at, steps[at])
         return out
 
-    def cover(self, ranges: Floats, at: int, steps: Floats) -> None:
+    def _cover(self, ranges: Floats, at: int, steps: Floats) -> None:
         """Add what some steps of a loop cover to what the loops inside of it do.
 
         One of fused axes goes through the innermost of them first, and then moves the next one.
@@ -145,7 +153,7 @@ class Shape:
         for at in reversed(range(len(loops))):
             out[at] = out[at + 1]
             if at in moves:
-                self.cover(out[at], at, self.extents[at])
+                self._cover(out[at], at, self.extents[at])
         return out
 
     def footprint(self, access: Access, ranges: Floats) -> Footprint:
@@ -156,7 +164,7 @@ class Shape:
         """
         buffer, ends = self.buffers[access.buffer], (*ranges.shape[:-2], self.n)
         elements, outer, run, whole = np.ones(ends), np.ones(ends), np.ones(ends), np.ones(ends, np.bool_)
-        for number, (size, distance, count) in enumerate(self._spans(access, ranges)):
+        for number, (size, distance, count) in enumerate(self.spans(access, ranges)):
             if not number:  # all of these are 1
                 elements, run, whole = count, distance, distance >= size
                 continue
@@ -170,11 +178,11 @@ class Shape:
     def elements(self, access: Access, ranges: Floats) -> Floats:
         """Those of :meth:`footprint`."""
         out = np.ones((*ranges.shape[:-2], self.n))
-        for number, (_, _, count) in enumerate(self._spans(access, ranges)):
+        for number, (_, _, count) in enumerate(self.spans(access, ranges)):
             out = out * count if number else count
         return out
 
-    def _spans(self, access: Access, ranges: Floats) -> Iterator[tuple[float, Floats, Floats]]:
+    def spans(self, access: Access, ranges: Floats) -> Iterator[tuple[float, Floats, Floats]]:
         """Size of each dimension of more than one place, from the last one on, and its :func:`spans`."""
         for index, size in zip(reversed(access.indices), reversed(self.buffers[access.buffer].shape), strict=True):
             if size != 1:
