@@ -120,7 +120,7 @@ class CpuModel:
         "Time that each buffer of one thread adds to a task, whose memory is taken and given back.",
     )
     seam_seconds: float = _figure(
-        8e-8,
+        1e-7,
         "seconds",
         "0.04 µs between cores that are near, 0.15 between far ones, Zen 5",
         "Time that a piece of a result costs a core when another one writes what follows it.",
@@ -129,9 +129,9 @@ class CpuModel:
         1536, "bytes", ZEN5, "How far beyond the end of a piece a core fetches lines, which another one writes."
     )
     core_bandwidth: float = _figure(
-        9e9,
+        5e9,
         "bytes/s",
-        "28e9 between cores that are near, about 3e9 between far ones, Zen 5",
+        "28e9 between cores that are near, about 3e9 between far ones, Zen 5; the mean of the times",
         "Rate at which a core reads what another one has just written.",
     )
     cache_share: float = _figure(0.75, "of a cache", RECORDINGS, "Part that one working set can have.")

@@ -32,6 +32,7 @@ class CoreShare:
         steps, self.cores = shape.extents.copy(), np.ones(shape.n)
         outer = np.flatnonzero(run.parallel.any(axis=1)).tolist()
         self.loop = shape.block.loops[outer[0]].number if outer else None
+        self._private = bool(outer) and shape.around(shape.block.write.buffer) > outer[0]
         for at in outer:
             tasks = np.where(run.parallel[at], shape.extents[at], 1.0)
             steps[at] = np.where(run.parallel[at], np.ceil(tasks / np.ceil(cpu.cores / self.cores)), steps[at])
@@ -46,7 +47,7 @@ class CoreShare:
         """
         access = self.shape.block.write
         buffer = self.shape.buffers[access.buffer]
-        if buffer.local or self.loop is None:
+        if buffer.local or self.loop is None or self._private:
             return np.zeros(self.shape.n)
         found = self.shape.footprint(access, self.ranges)
         written = found.elements * buffer.element_bytes

@@ -108,6 +108,10 @@ class Shape:
         made = replace(block, loops=loops)
         return cls(made, nest.buffers, np.stack(rows) if rows else np.ones((0, n)), cpu, around)
 
+    def around(self, buffer: int) -> int:
+        """How many of the outermost loops have a buffer of their own in each step; 0: it is there for all of them."""
+        return self._around.get(buffer, 0)
+
     @property
     def iterations(self) -> Floats:
         """How often the block runs."""
@@ -215,7 +219,7 @@ class Shape:
             # The product of all loops outside only grows inwards: the largest one is the innermost.
             np.maximum.accumulate(np.where(anew, self.before[1:], 1.0), axis=0, out=times[1:])
             found = self.footprint(access, self.nested).bytes
-            if (count := self._around.get(access.buffer, 0)) > 0:
+            if (count := self.around(access.buffer)) > 0:
                 found[:count], times[: count + 1] = found[count], 1.0
             out.append((found, times))
         return out
