@@ -87,8 +87,8 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
         spilled = np.maximum(needed - cpu.registers, 0.0) * steps
         parked = np.where(run.memory, 0.0, np.clip(needed + waiting - cpu.registers, 0.0, waiting))
         loads, stores = loads + spilled + parked + moved / stay, spilled + parked + stores
-    each, shared = inside * cpu.condition_instructions, inside / vector.length * cpu.test_instructions
-    tests = sum((_tests(shape, run, axes, each, shared) for axes in block.conditions), np.zeros(shape.n))
+    each = inside * cpu.condition_instructions
+    tests = sum((_tests(shape, run, axes, each, cpu) for axes in block.conditions), np.zeros(shape.n))
     operations = operations + (loads + stores) * (1.0 - vector.pieces / vector.moves)  # what puts pieces together
     instructions = operations + loads + stores + tests
     if block.update:
@@ -131,10 +131,12 @@ def _of_tiles(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
     return Kernel(times, operations, none, none, loads, none, cycles + cpu.loop_cycles, 2 * loads)
 
 
-def _tests(shape: Shape, run: Running, axes: tuple[int, ...], each: Floats, shared: Floats) -> Floats:
-    """Instructions for a condition on some axes: one test is shared by a vector, unless its elements differ in them."""
-    differ = (run.vector & shape.along(axes)).any(axis=0)
-    return np.where(differ, each, shared)
+def _tests(shape: Shape, run: Running, axes: tuple[int, ...], each: Floats, cpu: CpuModel) -> Floats:
+    """Instructions for a condition on some axes: a test for each value of these is shared by all that it decides on,
+    such as a vector, unless elements of one differ in them."""
+    along = shape.along(axes)
+    differ = (run.vector & along).any(axis=0)
+    return np.where(differ, each, _multiplied(shape, run.kernel & along) * cpu.test_instructions)
 
 
 def _chains(shape: Shape, run: Running, window: float, instructions: Floats, dependent: Bools) -> Floats:
