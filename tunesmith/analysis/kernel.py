@@ -87,8 +87,8 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
         spilled = np.maximum(needed - cpu.registers, 0.0) * steps
         parked = np.where(run.memory, 0.0, np.clip(needed + waiting - cpu.registers, 0.0, waiting))
         loads, stores = loads + spilled + parked + moved / stay, spilled + parked + stores
-    each = inside * cpu.condition_instructions
-    tests = sum((_tests(shape, run, axes, each, cpu) for axes in block.conditions), np.zeros(shape.n))
+    each, shared = inside * cpu.condition_instructions, inside / vector.length * cpu.test_instructions
+    tests = sum((_tests(shape, run, axes, each, shared, cpu) for axes in block.conditions), np.zeros(shape.n))
     operations = operations + (loads + stores) * (1.0 - vector.pieces / vector.moves)  # what puts pieces together
     instructions = operations + loads + stores + tests
     if block.update:
@@ -131,12 +131,20 @@ def _of_tiles(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
     return Kernel(times, operations, none, none, loads, none, cycles + cpu.loop_cycles, 2 * loads)
 
 
-def _tests(shape: Shape, run: Running, axes: tuple[int, ...], each: Floats, cpu: CpuModel) -> Floats:
-    """Instructions for a condition on some axes: a test for each value of these is shared by all that it decides on,
-    such as a vector, unless elements of one differ in them."""
+def _tests(shape: Shape, run: Running, axes: tuple[int, ...], each: Floats, shared: Floats, cpu: CpuModel) -> Floats:
+    """Instructions for a condition on some axes: one test is shared by a vector, unless its elements differ in them.
+
+    Where whole vectors are read under it, a test is made once for each value of the axes in the straight code. Single
+    values that are spread over a register are tested anew for each.
+    """
     along = shape.along(axes)
     differ = (run.vector & along).any(axis=0)
-    return np.where(differ, each, _multiplied(shape, run.kernel & along) * cpu.test_instructions)
+    whole = np.zeros(shape.n, dtype=np.bool_)
+    for access in shape.block.reads:
+        if {axis for index in access.indices for axis, _ in index.strides}.issuperset(axes):
+            whole |= (run.vector & shape.moves(access)).any(axis=0)
+    once = _multiplied(shape, run.kernel & along) * cpu.test_instructions
+    return np.where(differ, each, np.where(whole, once, shared))
 
 
 def _chains(shape: Shape, run: Running, window: float, instructions: Floats, dependent: Bools) -> Floats:
