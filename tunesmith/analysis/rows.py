@@ -64,8 +64,9 @@ FIGURES = (
 
 NARROW = (BF16, INT8)
 """Precisions that have a column; float32 has none of them."""
-FAMILY, STATIC = "family", "static.seconds"
-"""Names of two columns that have a part of their own: the family's number, and the static model's estimate."""
+FAMILY, STATIC, BLOCKS = "family", "static.seconds", "work.blocks"
+"""Names of columns that have a part of their own: the family's number, the static model's estimate, and the number of
+blocks."""
 FAMILIES = 1 << 24
 """Whole numbers that float32 holds exactly."""
 
@@ -221,7 +222,7 @@ def _work(nest: Nest, block: Block, resident: float) -> Columns:
     yield "work.operations", _log(operations)
     yield "work.bytes", _log(resident)
     yield "work.bytes_per_operation", _log(resident / max(operations, 1.0))
-    yield "work.blocks", len(nest.blocks)
+    yield BLOCKS, len(nest.blocks)
     yield "work.buffers", len(nest.buffers)
     yield "main.spatial_axes", len(spatial)
     yield "main.summed_axes", len(summed)

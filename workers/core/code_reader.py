@@ -16,7 +16,7 @@ from costmodels.base import CostModel, Features, Floats32
 from costmodels.pretrained import code_ranker, ranker
 from tunesmith.analysis import machine_code
 from tunesmith.analysis.prior import StaticPrior, Unit
-from tunesmith.analysis.rows import PLACE, STATIC
+from tunesmith.analysis.rows import BLOCKS, PLACE, STATIC
 from tunesmith.names import FLOAT32
 from tunesmith.search.base import Prior
 from tunesmith.space.base import Ints, PointBatch
@@ -33,6 +33,9 @@ DOUBT = 0.5
 docs/benchmarks.md."""
 SECONDS = 2.0
 """Time after which no further candidate of a task is read: long straight code may take LLVM seconds."""
+CONVOLUTION, OTHER_ALGORITHM = "conv2d", 8
+"""Blocks from which a convolution is computed by another algorithm, Winograd's. The models learned of none: they prefer
+programs of several parallel loops that hand over much from core to core, which code does not show."""
 COMPILER_SECONDS = 5.0
 """Time after which a candidate counts as one that cannot be compiled: building a library with it would take as long."""
 
@@ -76,6 +79,8 @@ class CodeReader:
         mostly no more are compiled. Scores of different workloads cannot be compared, so it is a rule of thumb.
         """
         rows = prior.rows(batch, self._family, FLOAT32)
+        if self._family == CONVOLUTION and rows[:, PLACE[BLOCKS]].max() >= OTHER_ALGORITHM:
+            return np.arange(len(batch))
         hoped = -rows[:, PLACE[STATIC]].astype(np.float64)
         ranked, _ = self._ranker.predict(Features(rows, np.arange(len(rows) + 1)))
         always = 1 if hoped.argmax() == ranked.argmax() == 0 else ALWAYS

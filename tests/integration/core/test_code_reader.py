@@ -21,7 +21,7 @@ from costmodels.pretrained import code_ranker
 from tunesmith import extras
 from tunesmith.analysis.machine_code import COLUMNS as COUNTS
 from tunesmith.analysis.prior import StaticPrior
-from tunesmith.analysis.rows import PLACE, STATIC
+from tunesmith.analysis.rows import BLOCKS, PLACE, STATIC
 from tunesmith.errors import InvalidCandidate
 from tunesmith.names import CODE_RANKER
 from tunesmith.search.construction import construct
@@ -129,6 +129,23 @@ def test_what_both_guides_like_best_is_all_that_is_read(opened: tuple[TraceSpace
         model = Model(added, -9.0, 0.0)
         CodeReader(model, Agreeing(), "matmul")(traces, prior, batch, contextlib.nullcontext)  # type: ignore[arg-type]
         assert model.read == read
+
+
+@pytest.mark.parametrize(("family", "blocks", "read"), [("conv2d", 8, 0), ("conv2d", 7, 2), ("matmul", 8, 2)])
+def test_programs_of_another_algorithm_are_not_read(
+    opened: tuple[TraceSpace, StaticPrior, PointBatch],
+    monkeypatch: pytest.MonkeyPatch,
+    family: str,
+    blocks: int,
+    read: int,
+) -> None:
+    traces, prior, batch = opened
+    rows = prior.rows(batch, "matmul", "float32")
+    rows[:, PLACE[BLOCKS]] = blocks
+    monkeypatch.setattr(prior, "rows", lambda *_: rows)
+    model = Model(*[9.0] * 4)
+    found = CodeReader(model, Against(), family)(traces, prior, batch, contextlib.nullcontext)  # type: ignore[arg-type]
+    assert (found.tolist(), model.read) == ([0, 1, 2, 3], read)
 
 
 def test_one_that_is_worse_gives_way_to_the_first_that_is_not(order: Order) -> None:
