@@ -18,6 +18,9 @@ class TestLightGBM(CostModelConformance):
 class TestRanker(CostModelConformance):
     model = RankerModel
     part = staticmethod(decision_part)
+    workloads = (("a", 150), ("b", 150), ("a2", 150), ("b2", 150))
+    pairs = 0.7
+    """By seed 0.74 to 0.78 here; the estimates alone 0.62 to 0.68."""
 
 
 def test_every_cost_model_is_checked() -> None:
