@@ -28,14 +28,9 @@ def report(
         "`in a row`: those of a core follow each other. `a piece`: the difference over the number of its pieces.\n\n"
         f"- Low and high are the {LOW}th and the {HIGH}th percentile of {len(found)} turns, each of which times all."
     )
-    return Report.of(
-        NAME, "Seams", summary, [_row(size, written, turns) for size, turns in _by_size(sizes, found)], setup
-    )
-
-
-def _by_size(sizes: Sequence[int], found: Sequence[Sequence[Sequence[float]]]) -> list[tuple[int, np.ndarray]]:
     seconds = np.array(found)  # turns, sizes, both ways
-    return [(size, seconds[:, at]) for at, size in enumerate(sizes)]
+    rows = [_row(size, written, seconds[:, at]) for at, size in enumerate(sizes)]
+    return Report.of(NAME, "Seams", summary, rows, setup)
 
 
 def _row(size: int, written: int, turns: np.ndarray) -> Row:

@@ -77,6 +77,7 @@ class CodeReader:
         The first ``ALWAYS`` are read, which are the static model's and the ranker's, but only one where both like it
         best. The next one is only while its estimate is better than what was read of the best, and while there is time:
         mostly no more are compiled. Scores of different workloads cannot be compared, so it is a rule of thumb.
+        Convolutions by another algorithm are left as they are.
         """
         rows = prior.rows(batch, self._family, FLOAT32)
         if self._family == CONVOLUTION and rows[:, PLACE[BLOCKS]].max() >= OTHER_ALGORITHM:
