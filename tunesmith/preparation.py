@@ -11,9 +11,9 @@ from tunesmith.names import AUTO, BF16, FLOAT32, INT8, TVM_SPACE
 from tunesmith.operators import OperatorSpec
 from tunesmith.options import JobOptions
 
-PIPELINE = "tunesmith.prepare/13"
+PIPELINE = "tunesmith.prepare/14"
 """Version of the preparing passes. A module prepared by other passes has other structural hashes."""
-OLDER = tuple(f"tunesmith.prepare/{version}" for version in range(6, 13))
+OLDER = tuple(f"tunesmith.prepare/{version}" for version in range(6, 14))
 """Versions whose logs are still read: tasks that are computed as before have the same hashes."""
 BLOCKED, FAST_MATH, WINOGRAD, TILES = "blocked", "fast-math", "winograd", "tiles"
 

@@ -186,6 +186,12 @@ class CpuModel:
     deep_steps: int = _figure(
         1024, "steps", ZEN5, "Reductions from which a tile's columns, read as they lie, leave a core's own caches."
     )
+    inner_product_rows: int = _figure(
+        64, "rows", ZEN5, "Most rows of a product for which an operand that lies along the reduction is read so."
+    )
+    inner_product_steps: int = _figure(
+        4, "steps", ZEN5, "Fewest steps of its reduction for each row: sums across lanes cost as much as packing then."
+    )
     max_pixels: int = _figure(20, "pixels", ZEN5, "Most columns of a convolution's tile.")
     window_rows: int = _figure(4, "rows", ZEN5, "Most rows of a tile of a window's reduction.")
     window_columns: int = _figure(16, "columns", ZEN5, "Most columns of a tile of a window's reduction.")

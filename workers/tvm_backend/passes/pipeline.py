@@ -32,6 +32,7 @@ from workers.tvm_backend.passes import (
     legalize,
     narrow,
     quantization,
+    transposes,
 )
 from workers.tvm_backend.passes.fast_math.rewrite import with_fast_math
 from workers.tvm_backend.passes.layout.expressions import operator
@@ -226,7 +227,9 @@ def lower_model(mod: tvm.IRModule, preparation: Preparation, widest: int = layou
         return narrow.store_bits(module, widest)
 
     views = [transform.RewriteDataflowReshape(), transform.DeadCodeElimination()]  # no kernels, so no tasks
+    single = (_pass(transposes.into_products), transform.DeadCodeElimination())
     passes = [
+        *(single if preparation.blocked and preparation.precision == FLOAT32 else ()),
         transform.LegalizeOps(legalize.OURS | (legalize.FAST if preparation.fast_math else {})),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),

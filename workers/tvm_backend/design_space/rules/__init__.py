@@ -18,6 +18,7 @@ from workers.tvm_backend.design_space.rules.blocked_conv import BlockedConvoluti
 from workers.tvm_backend.design_space.rules.direct_conv import DirectConvolution
 from workers.tvm_backend.design_space.rules.dots import POSTPROC
 from workers.tvm_backend.design_space.rules.elementwise import Elementwise
+from workers.tvm_backend.design_space.rules.inner_product import InnerProduct
 from workers.tvm_backend.design_space.rules.machine import cpu_model_of
 from workers.tvm_backend.design_space.rules.packed_matmul import PackedMatmul
 from workers.tvm_backend.design_space.rules.pointwise import PointwiseConvolution
@@ -31,6 +32,7 @@ log = logging.getLogger("tunesmith.rules")
 
 RULES: tuple[Rule, ...] = (
     PackedMatmul(),
+    InnerProduct(),
     DirectConvolution(),
     PointwiseConvolution(),
     BlockedConvolution(),
