@@ -35,7 +35,7 @@ def turned_matmul(a: te.Tensor, b: te.Tensor, axes: Sequence[int]) -> te.Tensor:
 
     Args:
         a: [..., M, K].
-        b: of as many axes as ``a``, with equal leading ones once it is turned, or of two.
+        b: [..., K, N] once it is turned, with the leading axes of ``a`` or none.
     """
     depth = te.reduce_axis((0, a.shape[-1]), "k")
 
@@ -51,7 +51,7 @@ def turned_matmul(a: te.Tensor, b: te.Tensor, axes: Sequence[int]) -> te.Tensor:
 class _Products(PyExprMutator):  # type: ignore[misc]
     def visit_call_(self, op: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(op)
-        if operator(call) != "relax.matmul":
+        if operator(call) != "relax.matmul" or shape(call) is None:
             return call
         a, turned = call.args[0], fold_constants.value_of(self.builder_, call.args[1])
         if operator(turned) != "relax.permute_dims":

@@ -130,7 +130,7 @@ def _add_up(sch: Schedule, block: Any, loops: list[Any], straight: bool) -> None
     """Arrange the loops of a stage of partial results within a tile; each of these loops is one axis.
 
     Args:
-        straight: its steps are unrolled, too.
+        straight: unroll the steps, too.
     """
     summed, written = _summed(sch, block), sch.get(block).writes[0].region[-1].min
     lane = next(at for at, each in enumerate(sch.get(block).iter_vars) if each.var.same_as(written))
