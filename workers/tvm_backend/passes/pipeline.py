@@ -188,10 +188,14 @@ def _laid_out(
     def block(module: tvm.IRModule, _: Any) -> tvm.IRModule:
         return layout.block(module, algorithms, packed, cpu)
 
+    def turn(module: tvm.IRModule, _: Any) -> tvm.IRModule:
+        return transposes.into_products(module, cpu)
+
     passes = [
         *((transform.EliminateCommonSubexpr(),) if algorithms.int8 else ()),  # each reader has a rounding of its own
         tvm.transform.module_pass(block, opt_level=0, name="tunesmith.block"),
         transform.CanonicalizeBindings(),
+        *(() if algorithms.bf16 or algorithms.int8 else (tvm.transform.module_pass(turn, 0, "tunesmith.turn"),)),
         transform.DeadCodeElimination(),
     ]
     return tvm.transform.Sequential(passes)(simple)
@@ -227,9 +231,7 @@ def lower_model(mod: tvm.IRModule, preparation: Preparation, widest: int = layou
         return narrow.store_bits(module, widest)
 
     views = [transform.RewriteDataflowReshape(), transform.DeadCodeElimination()]  # no kernels, so no tasks
-    single = (_pass(transposes.into_products), transform.DeadCodeElimination())
     passes = [
-        *(single if preparation.blocked and preparation.precision == FLOAT32 else ()),
         transform.LegalizeOps(legalize.OURS | (legalize.FAST if preparation.fast_math else {})),
         transform.AnnotateTIROpPattern(),
         transform.FoldConstant(),

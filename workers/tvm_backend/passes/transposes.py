@@ -16,18 +16,17 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tunesmith.analysis.cpu_model import CpuModel
 from workers.tvm_backend.passes import fold_constants
+from workers.tvm_backend.passes.layout.as_images import rewritten
 from workers.tvm_backend.passes.layout.expressions import numbers, operator, shape
 
-CPU = CpuModel()
 
+def into_products(mod: tvm.IRModule, cpu: CpuModel) -> tvm.IRModule:
+    """``main`` with transposes as part of the float32 products of few rows that read them.
 
-def into_products(mod: tvm.IRModule) -> tvm.IRModule:
-    """``main`` with transposes as part of the float32 products of few rows that read them."""
-    made = _Products(mod)
-    main = made.visit_expr(mod["main"])
-    out = tvm.IRModule(dict(made.builder_.get().functions.items()), attrs=mod.attrs)
-    out["main"] = main
-    return out
+    Args:
+        cpu: says how few rows, and how wide vectors are.
+    """
+    return rewritten(mod, _Products(mod, cpu))
 
 
 def turned_matmul(a: te.Tensor, b: te.Tensor, axes: Sequence[int]) -> te.Tensor:
@@ -49,6 +48,10 @@ def turned_matmul(a: te.Tensor, b: te.Tensor, axes: Sequence[int]) -> te.Tensor:
 
 @mutator
 class _Products(PyExprMutator):  # type: ignore[misc]
+    def __init__(self, mod: tvm.IRModule, cpu: CpuModel) -> None:
+        super().__init__(mod)
+        self.cpu = cpu
+
     def visit_call_(self, op: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(op)
         if operator(call) != "relax.matmul" or shape(call) is None:
@@ -60,7 +63,7 @@ class _Products(PyExprMutator):  # type: ignore[misc]
         if dims is None or own is None or not _broadcasts(dims, own):
             return call
         axes = numbers(turned.attrs.axes or range(len(own))[::-1])
-        if not _few(dims, own, axes):
+        if not _few(dims, own, axes, self.cpu):
             return call
         return self.builder_.call_te(turned_matmul, a, turned.args[0], axes, primfunc_name_hint="matmul")
 
@@ -70,14 +73,14 @@ def _broadcasts(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
     return len(a) > 1 and (len(b) == 2 or (len(b) == len(a) and a[:-2] == b[:-2]))
 
 
-def _few(a: tuple[int, ...], b: tuple[int, ...], axes: tuple[int, ...]) -> bool:
+def _few(a: tuple[int, ...], b: tuple[int, ...], axes: tuple[int, ...], cpu: CpuModel) -> bool:
     """Whether a product of these shapes, whose right operand was turned by ``axes``, has few rows for what it reads.
 
     The operand's neighbours in memory, along the reduction or the columns, have to fill vectors.
     """
-    rows, lanes = math.prod(a[:-1] if len(b) == 2 else a[-2:-1]), CPU.lanes()
-    if rows > CPU.inner_product_rows:
+    rows, lanes = math.prod(a[:-1] if len(b) == 2 else a[-2:-1]), cpu.lanes()
+    if rows > cpu.inner_product_rows:
         return False
     if axes[-1] == len(b) - 1:
         return b[-1] % lanes == 0
-    return axes[-2] == len(b) - 1 and a[-1] % lanes == 0 and CPU.inner_product_steps * rows <= a[-1]
+    return axes[-2] == len(b) - 1 and a[-1] % lanes == 0 and cpu.inner_product_steps * rows <= a[-1]

@@ -21,7 +21,7 @@ from workers.tvm_backend.design_space.rules.dots import accumulate
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.product import axes_of_result, tiled_axis
 from workers.tvm_backend.design_space.rules.registers import Tile, product_tiles
-from workers.tvm_backend.design_space.rules.stages import fused
+from workers.tvm_backend.design_space.rules.stages import fused, last_axis, partial_results
 
 AROUND = 3
 """Loops around a tile: what threads share, columns, and rows."""
@@ -83,7 +83,7 @@ def _schedule(sch: Schedule, plan: InnerProductPlan) -> None:
     block = sch.get_sblock(plan.found.block)
     dimensions = axes_of_result(sch, block)
     last = fold(sch, block)
-    first, *sums = _partial_results(sch, block, plan)
+    first, *sums = partial_results(sch, block, sch.get_loops(block)[-1], plan.partials)
     written = block if last is None else sch.get_sblock(last)
     loops = sch.get_loops(written)
     places = dimensions if last is None else range(len(dimensions))
@@ -101,16 +101,6 @@ def _schedule(sch: Schedule, plan: InnerProductPlan) -> None:
         for loop in sch.get_loops(each)[AROUND:]:
             sch.unroll(loop)
     sch.decompose_reduction(block, sch.get_loops(block)[-1])
-
-
-def _partial_results(sch: Schedule, block: Any, plan: InnerProductPlan) -> list[Any]:
-    """The stages before ``block``, each with fewer partial results than the one before."""
-    made, left = [], sch.get_loops(block)[-1]
-    for many in plan.partials:
-        _, lane = sch.split(left, [None, many], preserve_unit_iters=True)
-        made.append(sch.rfactor(lane, -1))
-        left = sch.get_loops(block)[-1]
-    return made
 
 
 def _tile(sch: Schedule, loops: dict[int, Any], plan: InnerProductPlan) -> Any:
@@ -132,8 +122,7 @@ def _add_up(sch: Schedule, block: Any, loops: list[Any], straight: bool) -> None
     Args:
         straight: unroll the steps, too.
     """
-    summed, written = _summed(sch, block), sch.get(block).writes[0].region[-1].min
-    lane = next(at for at, each in enumerate(sch.get(block).iter_vars) if each.var.same_as(written))
+    summed, lane = _summed(sch, block), last_axis(sch, block)
     rest = [loop for at, loop in enumerate(loops) if at not in (summed, lane)]
     sch.reorder(loops[summed], *rest, loops[lane])
     if straight:

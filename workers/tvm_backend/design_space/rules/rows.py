@@ -24,6 +24,8 @@ from workers.tvm_backend.design_space.rules.stages import (
     find,
     fused,
     inline,
+    last_axis,
+    partial_results,
     size,
     unroll_and_vectorize,
     widest,
@@ -188,19 +190,14 @@ def _schedule(sch: Schedule, plan: RowsPlan) -> None:
 
 def _partial_results(sch: Schedule, stage: Stage, plan: RowsPlan) -> None:
     block = sch.get_sblock(stage.name)
-    left = fused(sch, sch.get_loops(block)[len(stage.spatial) :])
-    for many in plan.partials:
-        _, lane = sch.split(left, [None, many], preserve_unit_iters=True)
-        sch.rfactor(lane, -1)
-        left = sch.get_loops(block)[-1]
+    partial_results(sch, block, fused(sch, sch.get_loops(block)[len(stage.spatial) :]), plan.partials)
 
 
 def _row_loops(sch: Schedule, block: Any, loops: list[Any], plan: RowsPlan) -> None:
     """Arrange the loops of a stage within a row; each of these loops is one axis."""
     body = sch.get(block)
     reduced = [at for at, each in enumerate(body.iter_vars) if int(each.iter_type) == each.CommReduce]
-    written = body.writes[0].region[-1].min
-    lane = next(at for at, each in enumerate(body.iter_vars) if each.var.same_as(written))
+    lane = last_axis(sch, block)
     if not reduced:
         if plan.found.cut and sch.can_decompose_padding(block, loops[-1]):
             # What fills up the row first: rows are copied without a test for each element, by the compiler's vectors.

@@ -166,3 +166,24 @@ def unroll_and_vectorize(sch: Schedule, loops: Sequence[Any]) -> None:
         sch.unroll(loop)
     if int(sch.get(lane).extent) > 1:
         sch.vectorize(lane)
+
+
+def partial_results(sch: Schedule, block: Any, reduction: Any, counts: Iterable[int]) -> list[Any]:
+    """Stages before a sum, each with fewer partial results than the one before; made of its last loop.
+
+    Args:
+        counts: how many partial results each of them leaves.
+    """
+    made = []
+    for many in counts:
+        _, lane = sch.split(reduction, [None, many], preserve_unit_iters=True)
+        made.append(sch.rfactor(lane, -1))
+        reduction = sch.get_loops(block)[-1]
+    return made
+
+
+def last_axis(sch: Schedule, block: Any) -> int:
+    """The axis of a block along which what it writes lies together."""
+    body = sch.get(block)
+    written = body.writes[0].region[-1].min
+    return next(at for at, each in enumerate(body.iter_vars) if each.var.same_as(written))

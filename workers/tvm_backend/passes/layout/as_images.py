@@ -101,7 +101,7 @@ class AsImages(PyExprMutator, ABC):  # type: ignore[misc]
         ]
 
 
-def rewritten(mod: tvm.IRModule, mutator: AsImages) -> tvm.IRModule:
+def rewritten(mod: tvm.IRModule, mutator: PyExprMutator) -> tvm.IRModule:
     """``mod`` with what ``mutator`` makes of ``main``, and with the functions that this calls."""
     main = mutator.visit_expr(mod["main"])
     made = tvm.IRModule(dict(mutator.builder_.get().functions.items()), attrs=mod.attrs)
