@@ -87,6 +87,11 @@ class Window:
     weights: str = ""
 
     @property
+    def chooses(self) -> bool:
+        """It is a maximum or a minimum that keeps what is no number: TVM makes no vectors of such a choice."""
+        return type(self.stage.block.body.value).__name__ == "Select"
+
+    @property
     def whole(self) -> bool:
         """Whole planes are reduced."""
         return len(self.stage.spatial) > 3 and self.stage.spatial[-3:-1] == (1, 1)
@@ -166,6 +171,10 @@ def variants(found: Window, cpu: CpuModel) -> Iterator[Variant]:
     extent = found.stage.spatial[-1]
     lanes = widest(extent, max(cpu.lanes(), extent if found.blocked and extent <= 64 else 0))
     choices = [lanes] if lanes >= cpu.min_lanes and found.stride == 1 else []
+    if found.chooses and lanes > cpu.lanes() and not found.cut:
+        # Lane by lane, one step of the window after the other: LLVM joins lanes to vectors that straddle registers, and
+        # stores them under masks. It makes good vectors of a loop over lanes whose body is the window (LLVM 22, Zen 3).
+        choices = [1]
     if found.cut and not choices:
         return
     if not found.blocked and not found.cut:
