@@ -88,7 +88,12 @@ class Window:
 
     @property
     def chooses(self) -> bool:
-        """It is a maximum or a minimum that keeps what is no number: TVM makes no vectors of such a choice."""
+        """It is a maximum or a minimum that keeps what is no number.
+
+        TVM makes no vectors of such a choice. Of lanes that are unrolled inside of the window LLVM 22 joins some to
+        vectors that straddle registers, and stores them under masks: ten times the time on AVX2, and no good code with
+        AVX-512. Of a loop over lanes whose body is the window it makes good vectors.
+        """
         return type(self.stage.block.body.value).__name__ == "Select"
 
     @property
@@ -170,11 +175,8 @@ def variants(found: Window, cpu: CpuModel) -> Iterator[Variant]:
     avoided. A row that is shorter than a vector may be one as well."""
     extent = found.stage.spatial[-1]
     lanes = widest(extent, max(cpu.lanes(), extent if found.blocked and extent <= 64 else 0))
-    choices = [lanes] if lanes >= cpu.min_lanes and found.stride == 1 else []
-    if found.chooses and lanes > cpu.lanes() and not found.cut:
-        # Lane by lane, one step of the window after the other: LLVM joins lanes to vectors that straddle registers, and
-        # stores them under masks. It makes good vectors of a loop over lanes whose body is the window (LLVM 22, Zen 3).
-        choices = [1]
+    by_compiler = found.chooses and not found.cut
+    choices = [lanes] if lanes >= cpu.min_lanes and found.stride == 1 and not by_compiler else []
     if found.cut and not choices:
         return
     if not found.blocked and not found.cut:
@@ -192,7 +194,7 @@ def _whole_rows(found: Window, cpu: CpuModel) -> bool:
     Left to itself it makes vectors across rows of products, whose elements are gathered one by one. Of larger windows
     and of pools it was seen to make better ones.
     """
-    plain = found.stride == 1 and not found.blocked and not found.cut and not found.weights
+    plain = found.stride == 1 and not (found.blocked or found.cut or found.weights or found.chooses)
     small = math.prod(found.stage.reduction) <= cpu.whole_row_window
     return plain and small and found.factors > 1 and bool(found.sources)
 
