@@ -267,6 +267,11 @@ class CpuModel:
         return self.peak_flops / (2 * self.cores * self.pipes * self.lanes())
 
     @property
+    def spreads_values(self) -> bool:
+        """Whether its multiply-adds spread a value of memory over a register themselves, as those of AVX-512 do."""
+        return self.vector_bytes >= 64
+
+    @property
     def byte_macs(self) -> float:
         """Multiply-adds in the time in which memory brings a byte."""
         return self.peak_flops / 2 / self.bandwidth

@@ -19,6 +19,9 @@ from tunesmith.analysis.running import Running, along, unbroken
 from tunesmith.analysis.shape import Shape
 from tunesmith.space.base import Bools, Floats
 
+WAITING = 4.0
+"""Registers of an operand that are loaded before they are needed."""
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -79,7 +82,7 @@ def kernel(shape: Shape, run: Running, cpu: CpuModel) -> Kernel:
         waiting = np.maximum(waiting, _waiting(shape, run, access, vector, taken, windows))
         kept = (registers + written <= cpu.registers) & ~run.memory
         loads = loads + fetched / np.where(kept, _stay(shape, run, access), 1.0)
-        needed = np.maximum(needed, np.minimum(registers / steps, 4.0))
+        needed = np.maximum(needed, np.minimum(registers / steps, taken.at_a_time))
     stores, chain = moved / (stay if block.update else 1.0), np.zeros(shape.n)
     pieces = np.where(run.memory, vector.pieces, 1.0)
     if block.update:
@@ -199,6 +202,15 @@ class _Registers:
         self._whole, self._near = whole & inside, near & inside
         # A scalar lies in one line.
         self._crossing = _crossing(shape, access, vector, cpu) if access.indices else 0.0
+
+    @property
+    def at_a_time(self) -> Floats:
+        """Registers of a step that wait for their multiply-adds, at most, float64 [n].
+
+        Where no instruction spreads a value itself, it is spread over a register just before it is multiplied. On a Zen
+        3 tiles of 6x2, 5x2 and 4x3 reach the peak, and 7x2 and 3x4 half of it or less (LLVM 22).
+        """
+        return np.where(self._moved | self._cpu.spreads_values, WAITING, 1.0)
 
     def registers(self, ranges: Floats) -> Floats:
         """While the axes take ``ranges``, float64 [n]."""

@@ -7,6 +7,7 @@ import pytest
 from effort import THOROUGH
 from marked_nests import MEASURED
 
+from benchmarks.harness.operators import load
 from benchmarks.replay.workloads import load_all
 from tunesmith.analysis.nest import Kind
 from tunesmith.analysis.shape import Shape, values_of
@@ -134,3 +135,18 @@ def test_the_device_is_described_by_its_target_and_its_calibration() -> None:
     assert known.peak_flops == 5e11
     assert [cache.size for cache in known.caches] == list(MEASURED.cache_sizes)
     assert prior_of(None, Target({"kind": "cuda", "arch": "sm_80"}), None) is None  # type: ignore[arg-type]
+
+
+def test_tiles_that_fill_sixteen_registers_are_near_the_limit() -> None:
+    """6x2 and 4x3: a CPU without AVX-512 spreads a value over a register just before it multiplies."""
+    target = Target({"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2})
+    operator = load("gemm:384x768x768", target)
+    ours = [body for body in operator.bodies.values() if not space.is_generated(body)]
+    made = space.TraceSpace(operator.task.module, target, ours)
+    prior = prior_of(made, target, None)
+    assert prior is not None
+    points = made.space.sample(np.random.default_rng(0), 2000)
+    excess = prior.excess(points)
+    best = [excess[points.sketch == sketch].min() for sketch in np.unique(points.sketch)]
+    assert len(best) == len(ours)
+    assert max(best) < 1.4
