@@ -186,6 +186,9 @@ class CpuModel:
     deep_steps: int = _figure(
         1024, "steps", ZEN5, "Reductions from which a tile's columns, read as they lie, leave a core's own caches."
     )
+    packed_steps: int = _figure(
+        48, "steps", "two cores of Zen 3", "Reductions from which sixteen registers ask for columns that are packed."
+    )
     inner_product_rows: int = _figure(
         64, "rows", ZEN5, "Most rows of a product for which an operand that lies along the reduction is read so."
     )
@@ -265,6 +268,11 @@ class CpuModel:
     def clock(self) -> float:
         """Cycles a second that explain the peak."""
         return self.peak_flops / (2 * self.cores * self.pipes * self.lanes())
+
+    @property
+    def few_registers(self) -> bool:
+        """Whether tiles are so narrow that what they read of a row is a cache line or less."""
+        return self.registers <= 16
 
     @property
     def spreads_values(self) -> bool:

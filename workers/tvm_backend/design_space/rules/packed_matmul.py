@@ -92,13 +92,17 @@ def _odd(panel: int, lanes: int) -> bool:
 
 def packings(sch: Schedule, found: Contraction, lanes: int, cpu: CpuModel) -> tuple[Packing, ...]:
     """Possible packings. Only whole vectors of neighbours in memory can be read as they lie. Pieces of a reduction
-    are for a deep one, and for more rows than a tile has."""
+    are for a deep one, and for more rows than a tile has. With few registers a tile's columns are a line in each row:
+    where several tiles use them they are packed."""
     if found.panel:
         return (Packing.GIVEN,)
     axes = _packed_axes(sch, sch.get_sblock(found.block), found)
     if axes.column != axes.rank - 1 or found.extents[found.column] % lanes:
         return Packing.BEFORE, Packing.INSIDE
-    deep = found.size(found.reduction) >= cpu.deep_steps and found.extents[tiled_axis(found)] > cpu.max_tile_rows
+    steps, shared = found.size(found.reduction), found.extents[tiled_axis(found)] > cpu.max_tile_rows
+    if shared and cpu.few_registers and steps >= cpu.packed_steps:
+        return Packing.BEFORE, Packing.INSIDE
+    deep = shared and steps >= cpu.deep_steps
     return Packing.BEFORE, Packing.INSIDE, Packing.NONE, *((Packing.PIECES,) if deep else ())
 
 
@@ -124,8 +128,9 @@ def _schedule(sch: Schedule, plan: ProductPlan) -> None:
 def _pad(sch: Schedule, block: Any, plan: ProductPlan) -> None:
     """Round rows and columns up to whole tiles; what is read beyond the rows' end is zero.
 
-    Panels hide the columns' index from ``pad_einsum``, so they are unfolded while it works. Rows of weights that are in
-    panels are copied with their zeros: 197 rows of 192 features took 68 us, of which a copy leaves 33 (Zen 5).
+    Panels hide the columns' index from ``pad_einsum``, so they are unfolded while it works. Where weights are in
+    panels, or tiles narrow, rows are copied with their zeros. A test for each value in the innermost loop takes as long
+    as the products: of 197 rows of 192 features 68 us, of which a copy leaves 33 (Zen 5).
     """
     found = plan.found
     padding = [1] * len(found.extents)
@@ -137,7 +142,7 @@ def _pad(sch: Schedule, block: Any, plan: ProductPlan) -> None:
         if any(region.source.same_as(rows) for region in sch.get(producer).reads):
             if plan.dot is not None:
                 _copy_loops(sch, producer, plan)
-            elif plan.packing is Packing.GIVEN:  # a test for each value in the innermost loop takes as long as products
+            elif plan.packing is Packing.GIVEN or plan.cpu.few_registers:  # see above
                 sch.parallel(fused(sch, sch.get_loops(producer)[:-1]))
             else:
                 sch.compute_inline(producer)
