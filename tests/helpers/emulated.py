@@ -10,7 +10,7 @@ from tvm.s_tir import Schedule
 
 from workers.tvm_backend.dot.bits import BITS
 from workers.tvm_backend.dot.codes import WEIGHTS
-from workers.tvm_backend.dot.intrinsics import DPBF16PS
+from workers.tvm_backend.dot.intrinsics import DPBF16PS, ROUND
 from workers.tvm_backend.dot.matrix import helper
 
 IMPORT = "pragma_import_llvm"
@@ -147,10 +147,28 @@ UNITS = {
 """Matrix units, by the text of the real one."""
 
 
+ROUNDED = """
+define <16 x i16> @ts_bf16_round(<16 x float> %x) alwaysinline {
+  %bits = bitcast <16 x float> %x to <16 x i32>
+  %high = lshr <16 x i32> %bits, splat (i32 16)
+  %odd = and <16 x i32> %high, splat (i32 1)
+  %half = add <16 x i32> %odd, splat (i32 32767)
+  %sum = add <16 x i32> %bits, %half
+  %near = lshr <16 x i32> %sum, splat (i32 16)
+  %quiet = or <16 x i32> %high, splat (i32 64)
+  %none = fcmp uno <16 x float> %x, zeroinitializer
+  %r = select <16 x i1> %none, <16 x i32> %quiet, <16 x i32> %near
+  %b = trunc <16 x i32> %r to <16 x i16>
+  ret <16 x i16> %b
+}
+"""
+"""Without AVX-512 LLVM calls a function that not every C library has."""
+
+
 def emulated(mod: tvm.IRModule) -> tvm.IRModule:
     """A scheduled module whose instructions are code that any CPU runs."""
     text = tvm.ir.save_json(mod)
-    for real, code in {DPBF16PS: PAIRS, **UNITS}.items():
+    for real, code in {DPBF16PS: PAIRS, ROUND: ROUNDED, **UNITS}.items():
         text = text.replace(json.dumps(real)[1:-1], json.dumps(code)[1:-1])
     text = text.replace(VPDPBUSD, NAME)
     made: Any = tvm.ir.load_json(text)

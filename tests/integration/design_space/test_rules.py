@@ -76,7 +76,8 @@ def test_a_deep_reduction_may_go_in_pieces() -> None:
     deep = dense((23,), 48, CpuModel().deep_steps, residual=True)
     cpu = cpu_model_of(here())
     tiles = len(product_tiles(cpu, 1, 23, -(-48 // cpu.lanes())))
-    assert fits(PackedMatmul(), deep, here()) - fits(PackedMatmul(), dense((23,), 48, 32), here()) == tiles
+    more = -tiles if cpu.few_registers else tiles  # columns are then packed, in one go
+    assert fits(PackedMatmul(), deep, here()) - fits(PackedMatmul(), dense((23,), 48, 32), here()) == more
     assert check(deep, each=1) == fits(PackedMatmul(), deep, here())
 
 

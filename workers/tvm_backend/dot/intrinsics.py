@@ -110,7 +110,7 @@ TURNED_QUADS, TURNED_HALVED_QUADS, TURNED_PLAIN_QUADS = (
 """The same with a weight that is broadcast to the codes of some pixels."""
 
 ROUNDING = Dot("ts_bf16_round_16", 16, "float32", BITS, "", 1.0, ROUND)
-"""A vector of float32 as bits of bfloat16: two micro-operations with AVX512_BF16, and LLVM has code for any CPU."""
+"""A vector of float32 as bits of bfloat16: two micro-operations with AVX512_BF16; any AVX-512 will do."""
 
 ALL = (
     PAIRS,
