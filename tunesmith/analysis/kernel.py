@@ -208,7 +208,7 @@ class _Registers:
         """Registers of a step that wait for their multiply-adds, at most, float64 [n].
 
         Where no instruction spreads a value itself, it is spread over a register just before it is multiplied. On a Zen
-        3 tiles of 6x2, 5x2 and 4x3 reach the peak, and 7x2 and 3x4 half of it or less (LLVM 22).
+        3 tiles of 6x2, 5x2 and 4x3 reach the peak, and 7x2 half of it or less (LLVM 22).
         """
         return np.where(self._moved | self._cpu.spreads_values, WAITING, 1.0)
 
