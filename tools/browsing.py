@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from tools.browser import REMEDY, find
 from tunesmith.errors import MissingDependency
@@ -31,7 +31,7 @@ ARGS = [
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1 , EXCLUDE localhost",
 ]
 WAIT = 30_000.0
-"""Milliseconds in which a page answers, on a machine that is busy."""
+"""Milliseconds in which a page answers, or shows what is expected of it, on a machine that is busy."""
 AWAY = ("net::ERR_", "WebSocket", "Failed to load resource")
 """Parts of what a browser says of a server that does not answer, or not yet: the API is there before the pages are."""
 
@@ -87,6 +87,7 @@ def launched() -> Iterator[Browser]:
     path = find()
     if path is None:
         raise MissingDependency(REMEDY, extra="bench")
+    expect.set_options(timeout=WAIT)  # a page that is opened first loads all scripts
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=ARGS)
         yield browser

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from detached import Detached
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser
 
-from tools.browsing import WAIT, launched
+from tools.browsing import launched
 from tunesmith.client import Client, EmbeddedStack
 
 LOG_LINES = 15
@@ -58,7 +58,6 @@ def client(stack: EmbeddedStack) -> Iterator[Client]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A browser for the tests of one file."""
-    expect.set_options(timeout=WAIT)  # a page that is opened first loads all scripts, on a machine that is busy
     with launched() as browser:
         yield browser
 
