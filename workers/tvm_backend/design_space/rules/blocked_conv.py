@@ -23,7 +23,14 @@ from workers.tvm_backend.design_space.rules.convolution import TiledLoops, in_th
 from workers.tvm_backend.design_space.rules.dots import accumulate, dot_of, place_widening, seen_by_tiles
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.matrix import TileLoops, blocks_of_tiles, dot_of_tiles, in_tiles
-from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
+from workers.tvm_backend.design_space.rules.registers import (
+    Tile,
+    accumulators,
+    innermost,
+    largest_divisor,
+    row_tiles,
+    tile,
+)
 from workers.tvm_backend.design_space.rules.stages import variables_of
 from workers.tvm_backend.dot.intrinsics import GROUPS, SUMS, Dot
 from workers.tvm_backend.dot.matrix import MatrixDot, Rows
@@ -48,13 +55,26 @@ class BlockedConvolution(Rule):
         dot = None if found.pair is None else dot_of(cpu, found.lanes, found.weights)
         if found.pair is not None and dot is None:
             return
-        vectors = found.extents[found.channel] * found.lanes // cpu.lanes()
-        limits = tile(seen_by_tiles(cpu, dot), found.extents[found.width], vectors)
-        least = cpu.dot_rows if dot is not None and dot.is_single else 1
-        rows = max(least, accumulators(cpu) // (limits.scalars * largest_divisor(vectors, limits.vectors)))
-        for bands in (False, True):
-            yield partial(_schedule, plan=BlockedConvPlan(found, cpu.lanes(), limits, rows, bands, dot))
+        exact = dot is None and cpu.few_registers
+        for limits, rows in _row_tiles(found, cpu) if exact else _tiles(found, cpu, dot):
+            for bands in (False, True):
+                yield partial(_schedule, plan=BlockedConvPlan(found, cpu.lanes(), limits, rows, bands, dot, exact))
         yield from _in_tiles(found, cpu)
+
+
+def _tiles(found: BlockedConv, cpu: CpuModel, dot: Dot | None) -> Iterator[tuple[Tile, int]]:
+    """Limits of a tile whose columns divide a row, and its rows at most."""
+    vectors = found.extents[found.channel] * found.lanes // cpu.lanes()
+    limits = tile(seen_by_tiles(cpu, dot), found.extents[found.width], vectors)
+    least = cpu.dot_rows if dot is not None and dot.is_single else 1
+    yield limits, max(least, accumulators(cpu) // (limits.scalars * largest_divisor(vectors, limits.vectors)))
+
+
+def _row_tiles(found: BlockedConv, cpu: CpuModel) -> Iterator[tuple[Tile, int]]:
+    """Tiles whose columns need not divide a row, and their rows at most."""
+    vectors = found.extents[found.channel] * found.lanes // cpu.lanes()
+    for limits in row_tiles(cpu, found.extents[found.width], vectors):
+        yield limits, max(1, (cpu.registers - 1) // ((limits.scalars + 1) * limits.vectors))
 
 
 def _in_tiles(found: BlockedConv, cpu: CpuModel) -> Iterator[Variant]:
@@ -127,6 +147,8 @@ class BlockedConvPlan:
         rows: rows of a tile, at most.
         bands: bands of rows outside, channels inside.
         dot: how what shares a lane is multiplied; None where the operands are float32.
+        exact: a tile has as many columns as its limit says, and the last one of a row what is left. Few registers hold
+            no tiles that divide rows of 13 or 14 pixels.
     """
 
     found: BlockedConv
@@ -135,6 +157,7 @@ class BlockedConvPlan:
     rows: int
     bands: bool
     dot: Dot | None = None
+    exact: bool = False
 
     @property
     def matrix(self) -> MatrixDot | None:
@@ -143,7 +166,9 @@ class BlockedConvPlan:
 
     @property
     def beside(self) -> int:
-        """Tiles of a block of channels that are accumulated together; 1 where that is a knob."""
+        """Tiles or vectors of a block of channels that are accumulated together; 1 where that is a knob."""
+        if self.exact:
+            return largest_divisor(self.found.lanes // self.vector, self.tile.vectors)
         return 1 if self.matrix is None else math.gcd(self.tile.vectors, self.found.lanes // COLUMNS)
 
 
@@ -254,15 +279,18 @@ def _tile(sch: Schedule, block: Any, plan: BlockedConvPlan) -> TiledLoops:
     )
     vector = plan.vector if plan.dot is None else plan.dot.lanes
     register, lane = sch.split(lane, [None, vector], preserve_unit_iters=True)
-    parts = [None, beside] if plan.matrix else sch.sample_perfect_tile(register, 2, plan.tile.vectors)
+    parts = [None, beside] if plan.matrix or plan.exact else sch.sample_perfect_tile(register, 2, plan.tile.vectors)
     l0, l1 = sch.split(register, parts, preserve_unit_iters=True)
-    if plan.matrix is None:
-        x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
-    else:
-        x0, x1 = sch.split(x, [None, plan.matrix.rows], preserve_unit_iters=True)
+    columns = plan.matrix.rows if plan.matrix else plan.tile.scalars
+    parts = [None, columns] if plan.matrix or plan.exact else sch.sample_perfect_tile(x, 2, columns)
+    x0, x1 = sch.split(x, parts, preserve_unit_iters=True)
     window = plan.matrix is not None and plan.matrix.left_rows is Rows.WINDOW
     wide = found.extents[found.kernel[1]]
-    kx0, kx1 = sch.split(kx, [1, wide] if window else sch.sample_perfect_tile(kx, 2, wide), preserve_unit_iters=True)
+    if plan.exact:
+        parts = [None, 1]  # LLVM would keep values for the next column of the kernel, and put sums on the stack
+    else:
+        parts = [1, wide] if window else sch.sample_perfect_tile(kx, 2, wide)
+    kx0, kx1 = sch.split(kx, parts, preserve_unit_iters=True)
     if plan.matrix is None:
         sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, l1, lane, *pair)
     else:

@@ -39,6 +39,25 @@ def tile(cpu: CpuModel, scalars: int, vectors: int) -> Tile:
     return Tile(limit, max(min(cpu.paired_vectors, vectors), min(cpu.max_vectors, budget // limit)))
 
 
+def row_tiles(cpu: CpuModel, columns: int, vectors: int) -> list[Tile]:
+    """The tiles of a row of pixels that promise most, two at most, the best first; ``scalars`` is then exact.
+
+    They need not divide the row: the last tile has what is left, and its code tests for it. A loaded value is used for
+    ``paired_vectors`` or more where there are so many.
+
+    Args:
+        columns: pixels of the row.
+        vectors: vectors of a pixel.
+    """
+    tiles = {
+        Tile(tile.scalars, largest_divisor(vectors, tile.vectors))
+        for tile in _fitting(cpu, 1, columns)
+        if min(cpu.paired_vectors, vectors) <= tile.vectors
+    }
+    priced = sorted((_row_price(cpu, tile, columns), tile) for tile in tiles)
+    return [tile for price, tile in priced[:2] if price <= cpu.offer_margin * priced[0][0]]
+
+
 def product_tiles(cpu: CpuModel, registers: int, rows: int, panels: int, whole: bool = False) -> list[Tile]:
     """The tiles of a product that promise most, two at most, the best first; ``scalars`` is then exact.
 
@@ -93,9 +112,20 @@ def _price(cpu: CpuModel, tile: Tile, rows: int, panels: int) -> float:
     """Time, in multiply-adds for each panel and step."""
     vectors = largest_divisor(panels, tile.vectors)
     padded = -(-rows // tile.scalars) * tile.scalars
-    idle = max(1.0, cpu.pipes * cpu.latency / (tile.scalars * vectors))
-    loads = cpu.load_vector / tile.scalars + cpu.load_value / vectors
-    return padded * (idle + loads) * (1 if padded == rows else cpu.row_padding)
+    return padded * _step_price(cpu, tile.scalars, vectors) * (1 if padded == rows else cpu.row_padding)
+
+
+def _row_price(cpu: CpuModel, tile: Tile, columns: int) -> float:
+    """Like ``_price``, of a row whose last tile has what is left."""
+    whole, left = divmod(columns, tile.scalars)
+    price = whole * tile.scalars * _step_price(cpu, tile.scalars, tile.vectors)
+    return price + (left * _step_price(cpu, left, tile.vectors) if left else 0.0)
+
+
+def _step_price(cpu: CpuModel, scalars: int, vectors: int) -> float:
+    """Time of a step for each of a tile's values, in multiply-adds."""
+    idle = max(1.0, cpu.pipes * cpu.latency / (scalars * vectors))
+    return idle + cpu.load_vector / scalars + cpu.load_value / vectors
 
 
 def largest_divisor(extent: int, limit: int) -> int:
