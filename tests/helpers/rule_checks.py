@@ -264,12 +264,17 @@ def run_schedule(mod: Any, task: Extracted, target: Target) -> np.ndarray[Any, A
     return found
 
 
-def check(task: Extracted, each: int = 2 if THOROUGH else 1, seed: int = 0) -> int:
-    """Every sketch of ours gives right results, whatever is decided; returns how many candidates that were."""
-    expected = run_schedule(tir.load_module(task.module), task, here())
-    mods = scheduled(task, here(), each, seed)
+def check(task: Extracted, each: int = 2 if THOROUGH else 1, seed: int = 0, target: Target | None = None) -> int:
+    """Every sketch of ours gives right results, whatever is decided; returns how many candidates that were.
+
+    Args:
+        target: None: this host; else one that it can run.
+    """
+    target = target or here()
+    expected = run_schedule(tir.load_module(task.module), task, target)
+    mods = scheduled(task, target, each, seed)
     for mod in mods:
-        np.testing.assert_allclose(run_schedule(mod, task, here()), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(run_schedule(mod, task, target), expected, rtol=1e-4, atol=1e-4)
     return len(mods)
 
 

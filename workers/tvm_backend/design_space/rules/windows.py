@@ -23,6 +23,7 @@ from workers.tvm_backend.design_space.rules.registers import in_vectors
 from workers.tvm_backend.design_space.rules.stages import (
     Stage,
     chunked,
+    conditions,
     find,
     fused,
     unroll_and_vectorize,
@@ -76,6 +77,7 @@ class Window:
         factors: tensors that are multiplied; one is a pooling.
         cut: what follows leaves out the end of each row, which fills up the last vector.
         weights: name of the stage that widens weights; empty where they are float32.
+        padded: what is before the reduction has conditions, as those of padding.
     """
 
     stage: Stage
@@ -85,6 +87,7 @@ class Window:
     factors: int
     cut: bool = False
     weights: str = ""
+    padded: bool = False
 
     @property
     def chooses(self) -> bool:
@@ -95,6 +98,14 @@ class Window:
         AVX-512. Of a loop over lanes whose body is the window it makes good vectors.
         """
         return type(self.stage.block.body.value).__name__ == "Select"
+
+    @property
+    def copied(self) -> tuple[bool, ...]:
+        """Whether a padded copy is made first, of all sketches. LLVM makes no vectors of a choice that reads under a
+        condition."""
+        if self.cut or (self.chooses and self.padded):
+            return (True,)
+        return (True, False) if self.sources else (False,)
 
     @property
     def whole(self) -> bool:
@@ -115,7 +126,8 @@ def match(sch: Schedule) -> Window | None:
     if not all(each.in_lanes for each in stages if each.name != weights):
         return None
     found = _window(stage, tuple(source.name for source in stages[:at] if source.name != weights))
-    found = None if found is None else replace(found, weights=weights)
+    padded = any(conditions(source.block.body) for source in stages[:at])
+    found = None if found is None else replace(found, weights=weights, padded=padded)
     if found is None or all(later.spatial == stage.spatial for later in stages[at + 1 :]):
         return found
     ends = {later.spatial[-1] for later in stages[at + 1 :]}
@@ -182,7 +194,7 @@ def variants(found: Window, cpu: CpuModel) -> Iterator[Variant]:
     if not found.blocked and not found.cut:
         choices.append(1)
     for each in choices or [1]:
-        for copied in (True,) if found.cut else (True, False) if found.sources else (False,):
+        for copied in found.copied:
             yield partial(_schedule, plan=WindowsPlan(found, each, copied, cpu))
     if max(lanes, cpu.min_lanes) < extent <= cpu.lanes() and _whole_rows(found, cpu):
         yield partial(_schedule, plan=WindowsPlan(found, extent, True, cpu))
