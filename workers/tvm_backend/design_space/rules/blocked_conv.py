@@ -30,6 +30,7 @@ from workers.tvm_backend.design_space.rules.registers import (
     largest_divisor,
     row_tiles,
     tile,
+    tile_rows,
 )
 from workers.tvm_backend.design_space.rules.stages import variables_of
 from workers.tvm_backend.dot.intrinsics import GROUPS, SUMS, Dot
@@ -74,7 +75,7 @@ def _row_tiles(found: BlockedConv, cpu: CpuModel) -> Iterator[tuple[Tile, int]]:
     """Tiles whose columns need not divide a row, and their rows at most."""
     vectors = found.extents[found.channel] * found.lanes // cpu.lanes()
     for limits in row_tiles(cpu, found.extents[found.width], vectors):
-        yield limits, max(1, (cpu.registers - 1) // ((limits.scalars + 1) * limits.vectors))
+        yield limits, tile_rows(cpu, limits)
 
 
 def _in_tiles(found: BlockedConv, cpu: CpuModel) -> Iterator[Variant]:

@@ -19,13 +19,23 @@ from workers.tvm_backend.design_space.rules import padding
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.convolution import Convolution, TiledLoops, find, in_threads
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
-from workers.tvm_backend.design_space.rules.registers import Tile, accumulators, innermost, largest_divisor, tile
+from workers.tvm_backend.design_space.rules.registers import (
+    Tile,
+    accumulators,
+    innermost,
+    largest_divisor,
+    row_tiles,
+    tile,
+    tile_rows,
+)
 
 
 class DirectConvolution(Rule):
     """Applies to convolutions of one group whose output channels fill a register, or half or a quarter of one.
 
-    One sketch. Knobs: rows, columns and registers of channels of a tile, the kernel's columns that are unrolled.
+    One sketch, or with few registers one for each of the one or two most promising tiles. Knobs: rows, columns and
+    registers of channels of a tile, the kernel's columns that are unrolled; with few registers columns are fixed, and
+    need not divide a row.
     """
 
     def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
@@ -37,9 +47,14 @@ class DirectConvolution(Rule):
         lanes = next((n for n in (cpu.lanes(), cpu.lanes() // 2, cpu.lanes() // 4) if channels % n == 0), 1)
         if lanes == 1:
             return
-        limits = tile(cpu, found.extents[found.width], channels // lanes)
-        vectors = largest_divisor(channels // lanes, limits.vectors)
-        rows = max(1, accumulators(cpu) // (limits.scalars * vectors))
+        width, vectors = found.extents[found.width], channels // lanes
+        if cpu.few_registers:
+            for limits in row_tiles(cpu, width, vectors):
+                rows = tile_rows(cpu, limits)
+                yield partial(_schedule, plan=DirectConvPlan(found, lanes, cpu.lanes(), limits, rows, exact=True))
+            return
+        limits = tile(cpu, width, vectors)
+        rows = max(1, accumulators(cpu) // (limits.scalars * largest_divisor(vectors, limits.vectors)))
         yield partial(_schedule, plan=DirectConvPlan(found, lanes, cpu.lanes(), limits, rows))
 
 
@@ -52,6 +67,7 @@ class DirectConvPlan:
         register: floats of a register.
         tile: limits of its columns and vectors.
         rows: rows of a tile, at most.
+        exact: a tile has as many columns as its limit says, and the last one of a row what is left.
     """
 
     found: Convolution
@@ -59,6 +75,7 @@ class DirectConvPlan:
     register: int
     tile: Tile
     rows: int
+    exact: bool = False
 
 
 def _schedule(sch: Schedule, plan: DirectConvPlan) -> None:
@@ -86,8 +103,12 @@ def _tile(sch: Schedule, block: Any, plan: DirectConvPlan) -> TiledLoops:
     vector, lane = sch.split(o, [None, plan.lanes], preserve_unit_iters=True)
     o0, o1 = sch.split(vector, sch.sample_perfect_tile(vector, 2, plan.tile.vectors), preserve_unit_iters=True)
     y0, y1 = sch.split(y, sch.sample_perfect_tile(y, 2, plan.rows), preserve_unit_iters=True)
-    x0, x1 = sch.split(x, sch.sample_perfect_tile(x, 2, plan.tile.scalars), preserve_unit_iters=True)
-    kx0, kx1 = sch.split(kx, sch.sample_perfect_tile(kx, 2, found.extents[found.kernel[1]]), preserve_unit_iters=True)
+    columns = plan.tile.scalars
+    parts = [None, columns] if plan.exact else sch.sample_perfect_tile(x, 2, columns)
+    x0, x1 = sch.split(x, parts, preserve_unit_iters=True)
+    wide = found.extents[found.kernel[1]]
+    parts = [None, 1] if plan.exact else sch.sample_perfect_tile(kx, 2, wide)
+    kx0, kx1 = sch.split(kx, parts, preserve_unit_iters=True)
     sch.reorder(n, o0, y0, x0, i, ky, kx0, kx1, y1, x1, o1, lane)
     return TiledLoops((n, o0, y0), x0, i, kx1)
 

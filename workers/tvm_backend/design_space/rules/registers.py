@@ -58,6 +58,11 @@ def row_tiles(cpu: CpuModel, columns: int, vectors: int) -> list[Tile]:
     return [tile for price, tile in priced[:2] if price <= cpu.offer_margin * priced[0][0]]
 
 
+def tile_rows(cpu: CpuModel, tile: Tile) -> int:
+    """How many rows of pixels a tile of ``row_tiles`` may have in registers."""
+    return max(1, (cpu.registers - 1 - tile.vectors) // (tile.scalars * tile.vectors))
+
+
 def product_tiles(cpu: CpuModel, registers: int, rows: int, panels: int, whole: bool = False) -> list[Tile]:
     """The tiles of a product that promise most, two at most, the best first; ``scalars`` is then exact.
 
