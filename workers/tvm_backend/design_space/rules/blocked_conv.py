@@ -25,12 +25,10 @@ from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
 from workers.tvm_backend.design_space.rules.matrix import TileLoops, blocks_of_tiles, dot_of_tiles, in_tiles
 from workers.tvm_backend.design_space.rules.registers import (
     Tile,
-    accumulators,
     innermost,
     largest_divisor,
-    row_tiles,
-    tile,
-    tile_rows,
+    pixel_tiles,
+    split_in_two,
 )
 from workers.tvm_backend.design_space.rules.stages import variables_of
 from workers.tvm_backend.dot.intrinsics import GROUPS, SUMS, Dot
@@ -43,7 +41,7 @@ class BlockedConvolution(Rule):
 
     Sketches: output channels outside, over the whole padded input; or bands of rows outside, each thread padding its
     own. Knobs: rows, columns, blocks and registers of a block in a tile, rows of a band, the kernel's columns that are
-    unrolled.
+    unrolled. With few registers there are sketches of one or two numbers of columns, and rows and blocks are the knobs.
     """
 
     def variants(self, sch: Schedule, cpu: CpuModel) -> Iterator[Variant]:
@@ -56,26 +54,12 @@ class BlockedConvolution(Rule):
         dot = None if found.pair is None else dot_of(cpu, found.lanes, found.weights)
         if found.pair is not None and dot is None:
             return
-        exact = dot is None and cpu.few_registers
-        for limits, rows in _row_tiles(found, cpu) if exact else _tiles(found, cpu, dot):
+        width, vectors = found.extents[found.width], found.extents[found.channel] * found.lanes // cpu.lanes()
+        exact, least = dot is None and cpu.few_registers, cpu.dot_rows if dot is not None and dot.is_single else 1
+        for limits, rows in pixel_tiles(seen_by_tiles(cpu, dot), width, vectors, exact, least):
             for bands in (False, True):
                 yield partial(_schedule, plan=BlockedConvPlan(found, cpu.lanes(), limits, rows, bands, dot, exact))
         yield from _in_tiles(found, cpu)
-
-
-def _tiles(found: BlockedConv, cpu: CpuModel, dot: Dot | None) -> Iterator[tuple[Tile, int]]:
-    """Limits of a tile whose columns divide a row, and its rows at most."""
-    vectors = found.extents[found.channel] * found.lanes // cpu.lanes()
-    limits = tile(seen_by_tiles(cpu, dot), found.extents[found.width], vectors)
-    least = cpu.dot_rows if dot is not None and dot.is_single else 1
-    yield limits, max(least, accumulators(cpu) // (limits.scalars * largest_divisor(vectors, limits.vectors)))
-
-
-def _row_tiles(found: BlockedConv, cpu: CpuModel) -> Iterator[tuple[Tile, int]]:
-    """Tiles whose columns need not divide a row, and their rows at most."""
-    vectors = found.extents[found.channel] * found.lanes // cpu.lanes()
-    for limits in row_tiles(cpu, found.extents[found.width], vectors):
-        yield limits, tile_rows(cpu, limits)
 
 
 def _in_tiles(found: BlockedConv, cpu: CpuModel) -> Iterator[Variant]:
@@ -280,18 +264,15 @@ def _tile(sch: Schedule, block: Any, plan: BlockedConvPlan) -> TiledLoops:
     )
     vector = plan.vector if plan.dot is None else plan.dot.lanes
     register, lane = sch.split(lane, [None, vector], preserve_unit_iters=True)
-    parts = [None, beside] if plan.matrix or plan.exact else sch.sample_perfect_tile(register, 2, plan.tile.vectors)
-    l0, l1 = sch.split(register, parts, preserve_unit_iters=True)
-    columns = plan.matrix.rows if plan.matrix else plan.tile.scalars
-    parts = [None, columns] if plan.matrix or plan.exact else sch.sample_perfect_tile(x, 2, columns)
-    x0, x1 = sch.split(x, parts, preserve_unit_iters=True)
+    fixed = plan.exact or plan.matrix is not None
+    l0, l1 = split_in_two(sch, register, beside if fixed else plan.tile.vectors, fixed)
+    x0, x1 = split_in_two(sch, x, plan.matrix.rows if plan.matrix else plan.tile.scalars, fixed)
     window = plan.matrix is not None and plan.matrix.left_rows is Rows.WINDOW
     wide = found.extents[found.kernel[1]]
-    if plan.exact:
-        parts = [None, 1]  # LLVM would keep values for the next column of the kernel, and put sums on the stack
-    else:
-        parts = [1, wide] if window else sch.sample_perfect_tile(kx, 2, wide)
-    kx0, kx1 = sch.split(kx, parts, preserve_unit_iters=True)
+    if window:
+        kx0, kx1 = sch.split(kx, [1, wide], preserve_unit_iters=True)
+    else:  # with few registers LLVM would keep values for the kernel's next column, and put sums on the stack
+        kx0, kx1 = split_in_two(sch, kx, 1 if plan.exact else wide, plan.exact)
     if plan.matrix is None:
         sch.reorder(n, *bands, o0, l0, y0, x0, c, ky, kx0, i, kx1, y1, x1, o1, l1, lane, *pair)
     else:

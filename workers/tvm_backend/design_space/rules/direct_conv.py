@@ -19,15 +19,7 @@ from workers.tvm_backend.design_space.rules import padding
 from workers.tvm_backend.design_space.rules.base import Rule, Variant
 from workers.tvm_backend.design_space.rules.convolution import Convolution, TiledLoops, find, in_threads
 from workers.tvm_backend.design_space.rules.epilogue import fold, foldable
-from workers.tvm_backend.design_space.rules.registers import (
-    Tile,
-    accumulators,
-    innermost,
-    largest_divisor,
-    row_tiles,
-    tile,
-    tile_rows,
-)
+from workers.tvm_backend.design_space.rules.registers import Tile, innermost, pixel_tiles, split_in_two
 
 
 class DirectConvolution(Rule):
@@ -47,15 +39,9 @@ class DirectConvolution(Rule):
         lanes = next((n for n in (cpu.lanes(), cpu.lanes() // 2, cpu.lanes() // 4) if channels % n == 0), 1)
         if lanes == 1:
             return
-        width, vectors = found.extents[found.width], channels // lanes
-        if cpu.few_registers:
-            for limits in row_tiles(cpu, width, vectors):
-                rows = tile_rows(cpu, limits)
-                yield partial(_schedule, plan=DirectConvPlan(found, lanes, cpu.lanes(), limits, rows, exact=True))
-            return
-        limits = tile(cpu, width, vectors)
-        rows = max(1, accumulators(cpu) // (limits.scalars * largest_divisor(vectors, limits.vectors)))
-        yield partial(_schedule, plan=DirectConvPlan(found, lanes, cpu.lanes(), limits, rows))
+        exact = cpu.few_registers
+        for limits, rows in pixel_tiles(cpu, found.extents[found.width], channels // lanes, exact):
+            yield partial(_schedule, plan=DirectConvPlan(found, lanes, cpu.lanes(), limits, rows, exact))
 
 
 @dataclass(frozen=True)
@@ -75,7 +61,7 @@ class DirectConvPlan:
     register: int
     tile: Tile
     rows: int
-    exact: bool = False
+    exact: bool
 
 
 def _schedule(sch: Schedule, plan: DirectConvPlan) -> None:
@@ -103,12 +89,8 @@ def _tile(sch: Schedule, block: Any, plan: DirectConvPlan) -> TiledLoops:
     vector, lane = sch.split(o, [None, plan.lanes], preserve_unit_iters=True)
     o0, o1 = sch.split(vector, sch.sample_perfect_tile(vector, 2, plan.tile.vectors), preserve_unit_iters=True)
     y0, y1 = sch.split(y, sch.sample_perfect_tile(y, 2, plan.rows), preserve_unit_iters=True)
-    columns = plan.tile.scalars
-    parts = [None, columns] if plan.exact else sch.sample_perfect_tile(x, 2, columns)
-    x0, x1 = sch.split(x, parts, preserve_unit_iters=True)
-    wide = found.extents[found.kernel[1]]
-    parts = [None, 1] if plan.exact else sch.sample_perfect_tile(kx, 2, wide)
-    kx0, kx1 = sch.split(kx, parts, preserve_unit_iters=True)
+    x0, x1 = split_in_two(sch, x, plan.tile.scalars, plan.exact)
+    kx0, kx1 = split_in_two(sch, kx, 1 if plan.exact else found.extents[found.kernel[1]], plan.exact)
     sch.reorder(n, o0, y0, x0, i, ky, kx0, kx1, y1, x1, o1, lane)
     return TiledLoops((n, o0, y0), x0, i, kx1)
 

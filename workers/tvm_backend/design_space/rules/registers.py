@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,9 +59,24 @@ def row_tiles(cpu: CpuModel, columns: int, vectors: int) -> list[Tile]:
     return [tile for price, tile in priced[:2] if price <= cpu.offer_margin * priced[0][0]]
 
 
-def tile_rows(cpu: CpuModel, tile: Tile) -> int:
-    """How many rows of pixels a tile of ``row_tiles`` may have in registers."""
-    return max(1, (cpu.registers - 1 - tile.vectors) // (tile.scalars * tile.vectors))
+def pixel_tiles(
+    cpu: CpuModel, columns: int, vectors: int, exact: bool, least_rows: int = 1
+) -> Iterator[tuple[Tile, int]]:
+    """Tiles of a convolution's pixels, and how many rows of pixels each may have.
+
+    Args:
+        columns: pixels of a row.
+        vectors: vectors of a pixel.
+        exact: tiles have as many columns as they say, and need not divide the row; else they are limits.
+        least_rows: rows that are offered in any case where tiles are limits.
+    """
+    if exact:
+        for found in row_tiles(cpu, columns, vectors):
+            yield found, max(1, (cpu.registers - 1 - found.vectors) // (found.scalars * found.vectors))
+        return
+    limits = tile(cpu, columns, vectors)
+    taken = limits.scalars * largest_divisor(vectors, limits.vectors)
+    yield limits, max(least_rows, accumulators(cpu) // taken)
 
 
 def product_tiles(cpu: CpuModel, registers: int, rows: int, panels: int, whole: bool = False) -> list[Tile]:
@@ -136,6 +152,15 @@ def _step_price(cpu: CpuModel, scalars: int, vectors: int) -> float:
 def largest_divisor(extent: int, limit: int) -> int:
     """Largest divisor of ``extent``, up to ``limit``."""
     return next(factor for factor in range(min(extent, limit), 0, -1) if extent % factor == 0)
+
+
+def split_in_two(sch: Schedule, loop: Any, inner: int, fixed: bool) -> list[Any]:
+    """A loop in two, the inner one with ``inner`` steps if that is ``fixed``, else with as many as a knob says.
+
+    A fixed number need not divide the loop; a knob's does, up to ``inner``.
+    """
+    parts = [None, inner] if fixed else sch.sample_perfect_tile(loop, 2, inner)
+    return list(sch.split(loop, parts, preserve_unit_iters=True))
 
 
 def in_vectors(sch: Schedule, loop: Any, lanes: int) -> list[Any]:
